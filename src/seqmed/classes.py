@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, take_rows
+from seqmed.numeric.expectations import expect_shape
 
 # Class of an unlabeled row.
 UNLABELED = -1
@@ -62,6 +63,10 @@ class ClassCounts:
     discounted: Array
     declared: Mask
     per_class: bool
+
+    def validate(self) -> None:
+        """Raise a ValueError if the arrays are not of the same classes."""
+        expect_shape(self, (self.size,), "counts", "weights", "discounted", "declared")
 
     @property
     def size(self) -> int:

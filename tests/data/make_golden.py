@@ -26,7 +26,6 @@ from seqmed import (
     SeqMED,
     StreamPipeline,
     TableEncoder,
-    make_stream_pipeline,
 )
 from seqmed.kernels import Polynomial, TfIdf
 from seqmed.model_file import FORMAT
@@ -105,8 +104,12 @@ MODELS = {
     "StreamPipeline": lambda: StreamPipeline(
         [("scale", StandardScaler()), ("range", MinMaxScaler()), ("model", landmarks())]
     ),
-    "StreamPipeline-table": lambda: make_stream_pipeline(
-        SeqMED(kernel="auto", random_state=0), label="kind", missing_values=["unknown"]
+    "StreamPipeline-table": lambda: StreamPipeline(
+        [
+            # fewer features of words than usual, because a linear model has a weight for each
+            ("table", TableEncoder(label="kind", missing_values=["unknown"], text_size=512)),
+            ("model", SeqMED(kernel="auto", random_state=0)),
+        ]
     ),
     "StreamPipeline-table-counts": lambda: StreamPipeline(
         [

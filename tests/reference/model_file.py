@@ -104,8 +104,9 @@ def kernel_values(kernel, left, right):
 def scores_and_labels(path, X):
     """Return what the classifier in a file has to say of dense rows."""
     document, tensors = read_container(path)
-    assert document["format"] == 2
-    model = Part(document["model"]["value"], document["model"]["nodes"], tensors)
+    assert document["format"] == 3
+    nodes = document["model"]
+    model = Part({"node": len(nodes) - 1}, nodes, tensors)
     stream, classes = model._state, model.classes_.array()
     name = model.tag()[1]["class"]
     if name in ("GraphPropagation", "SeqGraphMED"):
@@ -143,7 +144,8 @@ def margin_scores(stream, X):
 
 def squared_distances(saved, X):
     """Return squared distances of dense rows to the kept ones, infinite to those out of reach."""
-    metric, rows = saved.metric, saved.rows.array().astype(float)
+    metric, blocks = saved.metric, saved.blocks.items()
+    rows = np.vstack([block.rows.array() for block in blocks]).astype(float)
     if metric.type() == "Euclidean":
         X = (X - metric.centre.array()) / metric.scale.value
         return np.array([np.sum((rows - x) ** 2, axis=1) for x in X.astype(np.float32)])
@@ -153,7 +155,8 @@ def squared_distances(saved, X):
     assert metric.type() == "KernelDistance"
     own = np.array([kernel_values(metric.kernel, x[None], x[None])[0, 0] for x in X])
     products = kernel_values(metric.kernel, X, rows)
-    return np.maximum(own[:, None] + saved.norms.array() - 2.0 * products, 0.0)
+    norms = np.concatenate([block.norms.array() for block in blocks])
+    return np.maximum(own[:, None] + norms - 2.0 * products, 0.0)
 
 
 def graph_scores(graph, X, class_weights=1.0):

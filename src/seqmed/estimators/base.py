@@ -23,7 +23,7 @@ from sklearn.utils.validation import (
 )
 
 from seqmed.classes import UNLABELED, Rows
-from seqmed.estimators.labels import are_plus_one, find
+from seqmed.estimators.labels import are_plus_one, find, is_label_dtype
 from seqmed.estimators.validation import (
     ClassifiedRows,
     MatrixLike,
@@ -36,6 +36,7 @@ from seqmed.estimators.validation import (
 from seqmed.late_rows import KeptLabels, LateLabels
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, take_rows
 from seqmed.numeric.execution import callers_level
+from seqmed.numeric.expectations import expect
 from seqmed.uncertainty import Uncertainty
 
 Estimator = TypeVar("Estimator")
@@ -480,6 +481,15 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _may_change(self, name: str, before: Any, now: Any) -> bool:
         """Whether a parameter that is fixed in general may change between these two values."""
         return False
+
+    def _validate_state(self) -> None:
+        """Raise a ValueError if saved attributes do not fit together."""
+        classes, kept, width = self.classes_, self._state.kept, self.n_features_in_
+        expect(is_label_dtype(classes.dtype), "labels of a type that can be learned")
+        expect(classes.shape == (self._state.counts.size,), "a label for every class")
+        expect((classes[1:] > classes[:-1]).all(), "classes in order, each once")
+        expect(kept.shape[1] == width, f"kept rows of {width} columns")
+        expect(sp.issparse(kept) == self._started.sparse, "kept rows in the format of the stream")
 
     # -- methods of subclasses -------------------------------------------------------------------
 

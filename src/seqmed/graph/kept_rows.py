@@ -15,11 +15,13 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from seqmed.graph.metrics import Metric, Stored
+from seqmed.graph.metrics import Euclidean, Metric, Stored, without_sketch
 from seqmed.numeric.arrays import Indices, Single, Slots, stack
 from seqmed.numeric.execution import allowed_threads, run_in_threads
+from seqmed.numeric.expectations import expect, expect_shape
 
 # Number of rows in a block, and number of queries searched for at once. With many queries at once,
 # a block is read into the cache less often. If the number of rows were a power of two, products
@@ -48,9 +50,16 @@ class Lists(NamedTuple):
     horizons: Single
     sizes: Slots
 
-    def copy(self) -> Lists:
-        """Return lists that share no memory with these."""
-        return Lists._make(array.copy() for array in self)
+    def validate(self) -> None:
+        """Raise a ValueError if compiled loops would leave the arrays."""
+        n, length = self.slots.shape
+        expect_shape(self, (n, length), "distances")
+        expect_shape(self, (n,), "horizons", "sizes")
+        expect(((self.sizes >= 0) & (self.sizes <= length)).all(), f"sizes from 0 to {length}")
+        used = np.arange(length, dtype=np.int32) < self.sizes[:, None]
+        expect(((self.slots >= 0) == used).all(), "as many neighbours as the sizes")
+        expect((self.slots < n).all(), "neighbours among the kept rows")
+        expect((np.isfinite(self.distances) == used).all(), "a distance for every neighbour")
 
     def take(self, rows: Any) -> Lists:
         """Return the lists of the selected rows."""
@@ -94,6 +103,31 @@ class KeptRows:
     n_neighbors: int
     blocks: tuple[Stored, ...]
     lists: Lists
+
+    def validate(self) -> None:
+        """Raise a ValueError if compiled loops would leave the blocks or the lists."""
+        length = int(np.ceil(SPARE * self.n_neighbors))
+        same = self.lists.slots.shape[1] == length > 0
+        expect(same, f"lists of {SPARE} * {self.n_neighbors} > 0 entries")
+        sizes, rows = [each.size for each in self.blocks], [each.rows for each in self.blocks]
+        expect(all(size == BLOCK for size in sizes[:-1]), f"blocks of {BLOCK} rows")
+        expect(0 < sizes[-1] <= BLOCK and sum(sizes) == self.size, "a list for every row")
+        widths = {each.shape[1] for each in rows}
+        if isinstance(self.metric, Euclidean):
+            widths.add(self.metric.centre.size)
+        expect(len(widths) == 1, "rows of the same columns")
+        formats = {sp.issparse(each) for each in rows}
+        expect(len(formats) == 1, "rows of the same format")
+        expect(formats == {False} or not self.metric.refines, "dense rows")
+
+    def for_file(self) -> KeptRows:
+        """Return the rows without their sketches, which `from_file` computes."""
+        blocks = (without_sketch(block.rows, block.norms) for block in self.blocks)
+        return replace(self, blocks=tuple(blocks))
+
+    def from_file(self) -> KeptRows:
+        """Return the rows with their sketches."""
+        return replace(self, blocks=tuple(map(self.metric.restored, self.blocks)))
 
     @property
     def size(self) -> int:

@@ -17,6 +17,7 @@ from sklearn.utils.extmath import randomized_svd
 
 from seqmed.kernels import Kernel, Linear
 from seqmed.numeric.arrays import Array, Points, Single, check_overflow, row_norms_squared
+from seqmed.numeric.expectations import expect, expect_shape
 
 # Stored coordinates are at most this large in units of the first batch, so that squares are finite.
 LARGEST_COORDINATE = 1e15
@@ -49,6 +50,12 @@ class Stored(NamedTuple):
     rows: Points
     norms: Single
     sketch: Single
+
+    def validate(self) -> None:
+        """Raise a ValueError if the arrays are not of the same rows in single precision."""
+        expect_shape(self, (self.rows.shape[0],), "norms")
+        expect_shape(self, (self.norms.size, self.sketch.shape[-1]), "sketch")
+        expect(self.rows.dtype == np.float32, "rows in single precision")
 
     @property
     def size(self) -> int:
@@ -141,6 +148,11 @@ class Euclidean:
     unit_norms = False
     name = "euclidean"
     kernel = Linear()
+
+    def validate(self) -> None:
+        """Raise a ValueError if rows cannot be centred, scaled and sketched."""
+        expect_shape(self, (*self.centre.shape, self.directions.shape[-1]), "directions")
+        expect(0 < self.scale < np.inf, "scale > 0")
 
     def store(self, points: Points) -> Stored:
         """Return centred rows of single precision; extreme coordinates are clipped."""

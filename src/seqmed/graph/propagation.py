@@ -32,6 +32,7 @@ from seqmed.numeric.arrays import (
     no_indices,
     row_keys,
 )
+from seqmed.numeric.expectations import expect, expect_shape
 
 # A label whose weight is below this fraction of the largest weight is dropped.
 NEGLIGIBLE = 1e-6
@@ -77,6 +78,17 @@ class GraphState:
     n_stale: int
     seed: int
     n_updates: int
+
+    def validate(self) -> None:
+        """Raise a ValueError if the arrays are not of the kept rows and the classes."""
+        n, n_classes = self.rows.size, self.influence.shape[-1]
+        expect_shape(self, (n,), "codes", "label_weights")
+        expect_shape(self, (n, n_classes), "influence", "solution")
+        expect_shape(self, (n_classes,), "solved_label_weights")
+        expect(((self.codes >= -1) & (self.codes < n_classes)).all(), "known classes")
+        weighted = (self.label_weights > 0) == (self.codes >= 0)
+        expect(weighted.all(), "a label weight for every labeled row, and for no other")
+        expect(n <= self.capacity and 0 <= self.alpha < 1, "n <= capacity and alpha in [0, 1)")
 
     @property
     def class_label_weights(self) -> Array:

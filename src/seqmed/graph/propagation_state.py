@@ -14,6 +14,7 @@ from seqmed.graph import propagation
 from seqmed.graph.propagation import GraphInfo, GraphState
 from seqmed.numeric.arrays import Array, Indices, Mask, Points
 from seqmed.numeric.execution import one_thread
+from seqmed.numeric.expectations import expect
 
 
 class PropagationState(NamedTuple):
@@ -29,6 +30,15 @@ class PropagationState(NamedTuple):
     graph: GraphState
     counts: ClassCounts
     n_batches: int
+
+    @property
+    def kept(self) -> Points:
+        """Kept rows in the format of the stream."""
+        return self.graph.rows.blocks[0].rows
+
+    def validate(self) -> None:
+        """Raise a ValueError if the graph is not of the classes."""
+        expect(self.graph.influence.shape[1] == self.counts.size, "influence of every class")
 
     @property
     def n_labeled(self) -> int:

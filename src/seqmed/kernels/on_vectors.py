@@ -22,6 +22,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 from seqmed.numeric.arrays import Array, Indices, Points, row_norms_squared, stack
 from seqmed.numeric.execution import run_in_threads
+from seqmed.numeric.expectations import expect
 from seqmed.numeric.factors import symmetric_product
 
 # Largest |x|^2, in units of 1/gamma, for which the data are not centred.
@@ -164,6 +165,11 @@ def resolve_gamma(gamma: float | str, points: Points, weights: Array) -> float:
     return float(gamma)
 
 
+def check_gamma(gamma: float | str) -> None:
+    """Raise a ValueError if gamma is neither a name nor a positive number."""
+    expect(isinstance(gamma, str) or 0 < gamma < np.inf, "gamma > 0")
+
+
 @dataclass(frozen=True, eq=False)
 class RBF(Pointwise):
     """``exp(-gamma |x - x'|^2)``; the paper's width ``w`` is ``gamma = 1 / (2 w^2)``.
@@ -175,6 +181,11 @@ class RBF(Pointwise):
 
     gamma: float | str = "scale"
     centre: Array | None = None
+
+    def validate(self) -> None:
+        """Raise a ValueError if a parameter would give values that are not finite."""
+        check_gamma(self.gamma)
+        expect(self.centre is None or self.centre.ndim == 1, "a centre with one axis")
 
     def freeze(self, points: Points, weights: Array) -> RBF:
         gamma, centre = resolve_gamma(self.gamma, points, weights), None
@@ -266,6 +277,11 @@ class Polynomial(Pointwise):
     gamma: float | str = "scale"
     degree: int = 3
     coef0: float = 0.0
+
+    def validate(self) -> None:
+        """Raise a ValueError if a parameter is out of range."""
+        check_gamma(self.gamma)
+        expect(self.degree >= 1 and 0 <= self.coef0 < np.inf, "degree >= 1 and coef0 >= 0")
 
     def freeze(self, points: Points, weights: Array) -> Polynomial:
         return replace(self, gamma=resolve_gamma(self.gamma, points, weights))

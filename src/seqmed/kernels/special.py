@@ -12,6 +12,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 from seqmed.kernels.on_vectors import Expansion, Pointwise
 from seqmed.numeric.arrays import Array, Points, row_norms_squared
+from seqmed.numeric.expectations import expect
 
 # Number of rows evaluated at once if only the diagonal is needed.
 DIAGONAL_BLOCK = 128
@@ -123,6 +124,10 @@ class Precomputed(Pointwise):
 
     gram: Array
     on_vectors = False
+
+    def validate(self) -> None:
+        """Raise a ValueError if the matrix is not square."""
+        expect(self.gram.shape == self.gram.shape[:1] * 2, "a square kernel matrix")
 
     def accepts(self, points: Points) -> bool:
         size = self.gram.shape[0]

@@ -23,6 +23,7 @@ from scipy.special import softmax
 from seqmed.classes import ClassCounts
 from seqmed.kernels import blocks
 from seqmed.numeric.arrays import Array
+from seqmed.numeric.expectations import expect_shape
 
 # Grid of slopes in steps of half an octave. Scores on the margin are +-1. If C is close to
 # slack_shape, scores on the margin are as small as ``1 - slack_shape / C``. Such scores need the
@@ -51,6 +52,10 @@ class Calibration:
 
     log_likelihoods: Array = field(default_factory=lambda: np.zeros(SLOPES.size))
     n_scored: float = 0.0
+
+    def validate(self) -> None:
+        """Raise a ValueError if there is not one log-likelihood for every slope."""
+        expect_shape(self, SLOPES.shape, "log_likelihoods")
 
     @property
     def slope_weights(self) -> Array:

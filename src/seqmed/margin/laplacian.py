@@ -12,6 +12,7 @@ from scipy.spatial.distance import cdist
 
 from seqmed.kernels import Kernel, blocks, squared_distances
 from seqmed.numeric.arrays import Array, Indices, Points, row_norms_squared
+from seqmed.numeric.expectations import expect
 from seqmed.numeric.factors import semidefinite_factor
 
 # Number of values of neighbour differences computed at once (1 MB).
@@ -43,6 +44,12 @@ class GraphParameters:
     n_neighbors: int = 10
     weights: str = "heat"
     heat_width: float | None = None
+
+    def validate(self) -> None:
+        """Raise a ValueError if a parameter is out of range."""
+        expect(self.n_neighbors >= 1, "n_neighbors >= 1")
+        expect(self.weights in ("heat", "binary"), "weights 'heat' or 'binary'")
+        expect(self.heat_width is None or 0 < self.heat_width < np.inf, "heat_width > 0")
 
     @property
     def lacks_width(self) -> bool:

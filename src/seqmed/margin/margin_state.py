@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,6 +27,7 @@ from seqmed.margin.posterior import Posterior, prior_of, with_machines
 from seqmed.margin.update import MarginParameters, UpdateInfo
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, check_overflow, no_rows, take_rows
 from seqmed.numeric.execution import callers_level, threads_for, threads_to_score
+from seqmed.numeric.expectations import expect
 
 # Smallest C, and largest C and beta. These limits keep products with C and beta, and quotients,
 # within the range of doubles.
@@ -46,6 +47,21 @@ class MarginState(NamedTuple):
     posterior: Posterior
     counts: ClassCounts
     calibration: Calibration | None
+
+    @property
+    def kept(self) -> Points:
+        """Kept rows in the format of the stream, or a precomputed kernel matrix."""
+        kernel = self.posterior.covariance.kernel
+        return kernel.gram if isinstance(kernel, Precomputed) else self.posterior.window.points
+
+    def validate(self) -> None:
+        """Raise a ValueError if the machines are not those of the classes."""
+        counts, window = self.counts, self.posterior.window
+        expect(self.posterior.biases.size == counts.n_machines, "a machine for every class")
+        expect(counts.size or not window.size, "known classes in the window")
+        posterior, accepts = self.posterior, self.posterior.covariance.kernel.accepts
+        terms: tuple[Any, ...] = (posterior.frozen, window, *posterior.mean_parts)
+        expect(all(accepts(each.points) for each in terms), "points that suit the kernel")
 
 
 # -- the first batch -------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from seqmed.margin.covariance.exact import (
 )
 from seqmed.margin.laplacian import GraphParameters
 from seqmed.numeric.arrays import Array, Points, bytes_of, no_indices, no_rows, stack, take_rows
+from seqmed.numeric.expectations import expect, expect_shape
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,13 @@ class Terms:
     points: Points
     coefficients: Array
     averages: Array
+
+    def validate(self) -> None:
+        """Raise a ValueError if the arrays are not of the same points and machines."""
+        shape = (self.size, self.coefficients.shape[-1])
+        for each in fields(self)[1:]:
+            size = getattr(self, each.name).shape
+            expect(size in (shape, shape[:1]), f"{each.name} of {shape[0]} points, got {size}")
 
     @property
     def size(self) -> int:
@@ -122,6 +130,14 @@ class Window(ScoredTerms):
     discounted: Array
     batches: NDArray[np.intp]
 
+    def validate(self) -> None:
+        """Raise a ValueError if the solver could not run on these points."""
+        super().validate()
+        expect((np.abs(self.signs) == 1.0).all(), "signs that are -1 or 1")
+        expect((self.bounds > 0).all() and (self.weights > 0).all(), "bounds and weights > 0")
+        shapes = (self.shapes >= 0) & (self.shapes <= self.bounds)
+        expect(shapes.all(), "slack shapes between 0 and the bounds")
+
 
 def joined_windows(first: Window, second: Window) -> Window:
     """Return the points of both windows, in that order."""
@@ -176,6 +192,18 @@ class Posterior:
     projection_errors: Array
     known_bias: bool
     n_batches: int
+
+    def validate(self) -> None:
+        """Raise a ValueError if the parts are not of the same machines and columns."""
+        machines, width = self.biases.size, self.window.points.shape[1]
+        expect_shape(self, (machines,), "biases", "intercepts", "frozen_sums", "n_solved")
+        expect_shape(self, (2, machines), "projection_errors")
+        terms: tuple[Any, ...] = (self.frozen, self.window, self.landmarks, *self.mean_parts)
+        for each in terms:
+            shape = (each.points.shape[0], machines)
+            expect_shape(each, shape, "coefficients")
+            expect(each.points.shape[1] == width, f"points of {width} columns")
+        expect(self.mean_parts, "a mean")
 
     @property
     def covariance(self) -> CovarianceFunction:

@@ -29,6 +29,7 @@ from seqmed.numeric.arrays import (
     stack,
     take_rows,
 )
+from seqmed.numeric.expectations import expect, expect_shape
 
 
 class RecentRows(NamedTuple):
@@ -44,6 +45,11 @@ class RecentRows(NamedTuple):
     points: Points
     codes: Indices
     weights: Array
+
+    def validate(self) -> None:
+        """Raise a ValueError if the arrays are not of the same rows."""
+        expect_shape(self, (self.points.shape[0],), "codes", "weights")
+        expect((self.codes >= 0).all(), "classes >= 0")
 
     @property
     def size(self) -> int:
@@ -109,9 +115,6 @@ class RefittedExpert(Protocol):
 
     def with_classes(self, places: Indices, n_classes: int) -> RefittedExpert:
         """Return the expert with class c moved to ``places[c]`` of ``n_classes``; -1 drops it."""
-
-    def fits(self, n_columns: int) -> bool:
-        """Whether the expert can score rows with this number of columns."""
 
 
 @dataclass(frozen=True)
@@ -192,8 +195,11 @@ class LinearExpert:
             fitted=moved(self.fitted, places, n_classes),
         )
 
-    def fits(self, n_columns: int) -> bool:
-        return bool((np.diff(self.columns) > 0).all() and (self.columns < n_columns).all())
+    def validate(self) -> None:
+        """Raise a ValueError if the arrays do not fit together."""
+        expect_shape(self, (self.fitted.size,), "fitted", "intercept")
+        expect_shape(self, (self.fitted.size, *self.columns.shape), "coef")
+        expect((np.diff(self.columns, prepend=-1) > 0).all(), "distinct columns in order")
 
 
 def standardised(points: Points) -> tuple[Points, Indices, Array, float]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from seqmed.classes import ClassCounts, Rows, moved, no_classes
 from seqmed.graph import propagation
@@ -27,6 +28,7 @@ from seqmed.margin.update import MarginParameters, UpdateInfo
 from seqmed.mixture.change import RECORD, Change
 from seqmed.mixture.experts import REFITTED, RecentRows, RefittedExpert, no_recent_rows
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, no_rows
+from seqmed.numeric.expectations import expect, expect_shape
 
 PRIOR_EXPONENTS = np.array([0.0, 0.25, 0.5])
 
@@ -46,6 +48,10 @@ class Choice(NamedTuple):
     temperature: float
     exponent: int
     refitted: tuple[float, ...]
+
+    def validate(self) -> None:
+        """Raise a ValueError if the exponent is unknown."""
+        expect(0 <= self.exponent < PRIOR_EXPONENTS.size, "a known exponent")
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -105,6 +111,15 @@ class ScoreRecord(NamedTuple):
     refitted_scales: Array
     codes: Indices
     weights: Array
+
+    def validate(self) -> None:
+        """Raise a ValueError if compiled loops would leave the arrays."""
+        n, n_refitted, n_classes = self.refitted.shape
+        expect_shape(self, (n, n_classes), "margin", "graph", "counts")
+        expect_shape(self, (n, PRIOR_EXPONENTS.size), "margin_scales")
+        expect_shape(self, (n, n_refitted), "refitted_scales")
+        expect_shape(self, (n,), "graph_scales", "codes", "weights")
+        expect(((self.codes >= 0) & (self.codes < n_classes)).all(), "known classes")
 
     @property
     def size(self) -> int:
@@ -225,6 +240,32 @@ class MixtureState(NamedTuple):
     margin_info: UpdateInfo | None
     trial: Trial | None
     n_searched: int
+
+    @property
+    def kept(self) -> Points:
+        """Kept rows in the format of the stream."""
+        return self.probes
+
+    def validate(self) -> None:
+        """Raise a ValueError if the experts are not of the same columns and classes."""
+        size, n_refitted, width = self.counts.size, len(self.refitted), self.probes.shape[1]
+        kept = (self.probes, self.recent.points, self.margin.kept, self.graph.rows.blocks[0].rows)
+        expect({each.shape[1] for each in kept} == {width}, f"rows of {width} columns")
+        expect(len({sp.issparse(each) for each in kept}) == 1, "rows of the same format")
+        same = self.margin.counts.size == self.graph.influence.shape[1] == size
+        expect(same, "the same classes in all experts")
+        expect(self.record.refitted.shape[1:] == (n_refitted, size), "a record of all experts")
+        expect_shape(self, (size,), "class_weights")
+        expect_shape(self.score_scales, (size,), "counts")
+        expect_shape(self.score_scales, PRIOR_EXPONENTS.shape, "margin")
+        expect_shape(self.score_scales, (n_refitted,), "refitted")
+        expect(len(self.choice.refitted) == n_refitted, "a weight for every expert")
+        expect((self.recent.codes < size).all(), "known classes in the recent rows")
+        expect(self.column_scale.shape in ((0,), (width,)), "a scale for every column")
+        before = self if self.trial is None else self.trial.state
+        expect(self.trial is None or before.trial is None, "no trial within a trial")
+        same = before.counts.size == size and before.probes.shape[1] == width
+        expect(same, "the same classes and columns in the trial")
 
     @property
     def by_counts(self) -> bool:

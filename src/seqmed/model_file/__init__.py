@@ -1,15 +1,12 @@
 """Model files: one file per model, verified by a checksum. Loading a file executes no code.
 
 A file is written completely or not at all (`files`), and ends with its checksum (`container`). The
-header describes the values of the model (`tensors`, `values`, `models`). Only registered estimators
-and the records in their annotations can be loaded (`registry`, `annotations`), and only if they are
-valid: `margins`, `graphs`, `mixtures`, `transformers`, `pipelines` and `searches` declare what is
-saved, with constraints and rules. docs/model-file.md describes the format.
+header describes plain values and arrays (`values`), estimators and records (`models`), and the
+annotations of the records are its schema (`annotations`). docs/model-file.md describes the format.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,9 +17,14 @@ from seqmed.estimators.validation import refuse_plain_pipeline
 from seqmed.model_file.annotations import check_fields
 from seqmed.model_file.container import Tensors, pack, unpack
 from seqmed.model_file.files import read_file, remove_leftovers, replace_file
-from seqmed.model_file.models import ModelDecoder, ModelEncoder, Outline
-from seqmed.model_file.registry import MODELS, estimator_class
-from seqmed.model_file.values import Decoder, Encoder, checked, in_range, tagged
+from seqmed.model_file.models import (
+    MODELS,
+    ModelDecoder,
+    ModelEncoder,
+    Outline,
+    estimator_class,
+)
+from seqmed.model_file.values import Decoder, Encoder, checked, tagged
 
 __all__ = [
     "Contents",
@@ -36,7 +38,7 @@ __all__ = [
 
 AnyPath = str | os.PathLike[str]
 
-FORMAT = 2
+FORMAT = 3
 # Remedy for a file with a valid checksum and invalid content.
 ADVICE = (
     " Its checksum is valid, so it was written by another program or a newer version: use a file "
@@ -44,8 +46,16 @@ ADVICE = (
 )
 # Largest number of characters of a reason, which may quote any text of the file.
 LONGEST_REASON = 500
+# What is refused with a reason: errors on values that a model cannot have.
+REFUSALS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 # The parts of the header and of its summary of the model, with their types.
-HEADER = {"format": int, "library": str, "about": dict, "model": dict, "extra": dict}
+HEADER: dict[str, Any] = {
+    "format": int,
+    "library": str,
+    "about": dict,
+    "model": list,
+    "extra": list,
+}
 ABOUT: dict[str, Any] = {
     "classes": list | None,
     "n_features": int | None,
@@ -148,19 +158,19 @@ def read(path: AnyPath) -> Contents:
         content = read_file(path)
         header, tensors = open_header(content)
     with refusals(path, ADVICE):
-        nodes = header["model"]["nodes"]
-        outline = Outline(nodes, tensors)
-        _, place = tagged(header["model"]["value"])
-        _, root = tagged(nodes[in_range(place, len(nodes), "a node")])
+        *_, last = header["model"]
+        tag, root = tagged(last)
+        if tag != "estimator":
+            raise ValueError(f"it holds a {tag!r}, expected an estimator")
         check_fields(root, {"class": str, "parameters": dict, "state": dict}, "model")
         check_class(estimator_class(root["class"]), "it holds")
         return Contents(
             format=header["format"],
             library=header["library"],
             model=root["class"],
-            parameters=outline.decode_named(root["parameters"]),
+            parameters=Outline(header["model"], tensors).decode_named(root["parameters"]),
             **header["about"],
-            extra=decode_extra(Decoder(header["extra"]["nodes"], tensors), header),
+            extra=decode_extra(header, tensors),
             n_bytes=len(content),
         )
 
@@ -170,7 +180,7 @@ def refusals(path: AnyPath, advice: str = "") -> Iterator[None]:
     """Turn errors on the content of a file into a `ModelFileError` that names it."""
     try:
         yield
-    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+    except REFUSALS as error:
         reason = str(error).rstrip(".")[:LONGEST_REASON]
         raise ModelFileError(f"{os.fspath(path)} cannot be loaded: {reason}.{advice}") from error
 
@@ -185,29 +195,23 @@ def to_bytes(model: Any, extra: dict[str, Any] | None) -> tuple[memoryview, byte
     if extra is not None and not (type(extra) is dict and all(type(name) is str for name in extra)):
         raise ValueError(f"extra is {extra!r:.100}, expected a dictionary whose keys are strings.")
     learned, kept = ModelEncoder("model"), Encoder("extra")
-    root, more = learned.encode(model, type(model).__name__), kept.encode(extra, "extra")
+    learned.encode(model, type(model).__name__)
+    more = kept.encode(extra, "extra")
     header = {
         "format": FORMAT,
         "library": __version__,
         "about": about(model),
-        "model": {"nodes": learned.nodes, "value": root},
-        "extra": {"nodes": kept.nodes, "value": more},
+        "model": learned.nodes,
+        "extra": [*kept.nodes, {"value": more}],
     }
     return pack(header, {**learned.tensors, **kept.tensors})
 
 
 def build(header: dict[str, Any], tensors: Tensors) -> tuple[Any, dict[str, Any] | None]:
     """Return the model in a file and the values saved with it; refuse invalid ones."""
-    kept = Decoder(header["extra"]["nodes"], tensors)
-    learned = ModelDecoder(header["model"]["nodes"], tensors)
-    model, extra = learned.decode(header["model"]["value"]), decode_extra(kept, header)
+    *_, model = ModelDecoder(header["model"], tensors).objects
     check_class(type(model), "it holds")
-    if json.dumps(about(model)) != json.dumps(header["about"]):
-        raise ValueError("the summary in its header does not match the model")
-    unused = set(tensors) - learned.used - kept.used
-    if unused:
-        raise ValueError(f"it holds tensors that nothing refers to: {sorted(unused)}")
-    return model, extra
+    return model, decode_extra(header, tensors)
 
 
 def open_header(content: bytes) -> tuple[dict[str, Any], Tensors]:
@@ -221,14 +225,16 @@ def open_header(content: bytes) -> tuple[dict[str, Any], Tensors]:
         )
     check_fields(header, HEADER, "header")
     check_fields(header["about"], ABOUT, "header")
-    for part in ("model", "extra"):
-        check_fields(header[part], {"nodes": list, "value": object}, part)
     return header, tensors
 
 
-def decode_extra(decoder: Decoder, header: dict[str, Any]) -> dict[str, Any] | None:
+def decode_extra(header: dict[str, Any], tensors: Tensors) -> dict[str, Any] | None:
     """Return the values saved with a model."""
-    extra = decoder.decode(header["extra"]["value"])
+    *nodes, last = header["extra"]
+    tag, value = tagged(last)
+    if tag != "value":
+        raise ValueError(f"{tag!r} was found, expected a value")
+    extra = Decoder(nodes, tensors).decode(value)
     return None if extra is None else checked(extra, dict)
 
 
@@ -246,15 +252,9 @@ def about(model: Any) -> dict[str, Any]:
     """Return the summary of a model for the header."""
     final = getattr(model, "_final_estimator", model)
     classes = getattr(final, "classes_", None)
-    if classes is not None:
-        classes = classes.astype(str) if classes.dtype.kind == "M" else classes
-        classes = [
-            each.decode("ascii", "backslashreplace") if type(each) is bytes else each
-            for each in classes.tolist()
-        ]
     counts = {
         "n_features": getattr(model, "n_features_in_", None),
         "n_batches": getattr(final, "n_batches_", None),
     }
     whole = {name: None if count is None else int(count) for name, count in counts.items()}
-    return {"classes": classes, **whole}
+    return {"classes": None if classes is None else classes.tolist(), **whole}

@@ -6,7 +6,7 @@ nested records. If an annotation is a protocol, the classes registered for it ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import cache
 from numbers import Integral
@@ -16,9 +16,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import numpy as np
 import scipy.sparse as sp
 
-# The classes that an annotation by a protocol allows, and classes that are stored as others.
+# The classes that an annotation by a protocol allows.
 INTERFACES: dict[Any, Callable[[], tuple[type, ...]]] = {}
-WRITTEN_AS: dict[Any, Any] = {}
 type_hints = cache(get_type_hints)
 
 
@@ -29,11 +28,10 @@ def reachable(hints: tuple[Any, ...]) -> dict[str, Any]:
     pending = list(hints)
     while pending:
         hint = pending.pop()
-        kind = WRITTEN_AS.get(hint, hint) if isinstance(hint, type) else hint
-        pending += get_args(kind)
-        if is_record(kind) and kind.__name__ not in found:
-            found[kind.__name__] = kind
-            pending += field_types(kind).values()
+        pending += get_args(hint)
+        if is_record(hint) and hint.__name__ not in found:
+            found[hint.__name__] = hint
+            pending += field_types(hint).values()
     return found
 
 
@@ -46,29 +44,6 @@ def field_types(kind: Any) -> dict[str, Any]:
     """Return the types of the fields of a record by name."""
     names = [each.name for each in fields(kind)] if is_dataclass(kind) else kind._fields
     return {name: type_hints(kind)[name] for name in names}
-
-
-def field_values(record: Any) -> dict[str, Any]:
-    """Return the fields of a record by name."""
-    return {name: getattr(record, name) for name in field_types(type(record))}
-
-
-def parts_of(value: Any) -> Iterator[Any]:
-    """Yield all records within a record or a tuple, and then the record itself."""
-    value = as_written(value)
-    if type(value) is tuple:
-        for part in value:
-            yield from parts_of(part)
-    elif is_record(type(value)):
-        for part in field_values(value).values():
-            yield from parts_of(part)
-        yield value
-
-
-def as_written(value: Any) -> Any:
-    """Return a value as it is stored: some values are stored as another record."""
-    kind = WRITTEN_AS.get(type(value))
-    return value if kind is None else kind.of(value)
 
 
 def check_fields(given: Any, types: dict[str, Any], what: str, optional: Any = ()) -> None:
@@ -95,11 +70,12 @@ def written_out(hint: Any) -> Any:
 
 
 def of_type(value: Any, hint: Any) -> bool:
-    """Whether a value is of an annotated type; in records, Any means rows of data."""
+    """Whether a value is of an annotated type; in records, Any means rows of data, (n, p)."""
     hint = written_out(hint)
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any:
-        return isinstance(value, np.ndarray) or sp.issparse(value)
+        array = isinstance(value, np.ndarray) or sp.issparse(value)
+        return array and value.ndim == 2 and value.dtype.kind in "fi"
     if origin in (Union, UnionType):
         return any(of_type(value, each) for each in arguments)
     if origin is np.ndarray:

@@ -1,71 +1,200 @@
-"""Encoding of estimators and their records as JSON, and decoding."""
+"""Estimators and records of the library in a model file.
+
+A file can create only the estimators of `ATTRIBUTES`, and the records in the annotations of these
+attributes. A record has a method ``validate`` if its fields could hurt compiled loops, memory or
+termination. Everything is validated when a model is loaded, and when it is saved, so that every
+saved file can be loaded.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import BaseEstimator
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
-from seqmed.model_file import registry
-from seqmed.model_file.annotations import as_written, check_fields, field_types, field_values
-from seqmed.model_file.constraints import check
-from seqmed.model_file.margins import MARGINS
-from seqmed.model_file.registry import CLASSES, ESTIMATORS
-from seqmed.model_file.transformers import TRANSFORMERS
-from seqmed.model_file.values import Decoder, Encoder, checked
+from seqmed.estimators.base import StreamClassifier
+from seqmed.estimators.graph_propagation import GraphPropagation
+from seqmed.estimators.seqgraphmed import SeqGraphMED
+from seqmed.estimators.seqlapmed import SeqLapMED
+from seqmed.estimators.seqmed import SeqMED
+from seqmed.graph.kept_rows import Lists
+from seqmed.graph.metrics import Cosine, Euclidean, KernelDistance, Metric
+from seqmed.kernels import KERNELS, Kernel, Linear, Precomputed
+from seqmed.margin.covariance import RECURSIONS, make_recursion
+from seqmed.margin.covariance.exact import Recursion
+from seqmed.margin.covariance.landmarks import LandmarkRecursion
+from seqmed.margin.covariance.nystroem import NystroemRecursion
+from seqmed.mixture.experts import REFITTED, RefittedExpert
+from seqmed.model_file.annotations import (
+    INTERFACES,
+    check_fields,
+    field_types,
+    reachable,
+    type_hints,
+)
+from seqmed.model_file.values import Decoder, Encoder, checked, in_range
+from seqmed.selection.search import PrequentialSearch
+from seqmed.tables.encoder import TableEncoder
+from seqmed.tables.stream_pipeline import StreamPipeline
 
-# The random generator of a RandomState that can be saved, and its state.
-GENERATOR = "MT19937"
-GENERATOR_TYPES = {"key": NDArray[np.uint32], "position": int, "has_gauss": int, "gauss": float}
-GENERATOR_CONSTRAINTS = {"key": "624", "position": ">= 0 <= 624", "has_gauss": ">= 0 <= 1"}
+# Saved attributes of fitted estimators. The others follow from the arguments of ``_commit``.
+COLUMNS = ("n_features_in_", "feature_names_in_")
+OF_CLASSIFIERS = ("_state", "update_info_", "classes_")
+OF_SEARCHES = ("candidates_", "record_", "n_batches_", "_begun")
+MODELS: dict[type, tuple[str, ...]] = {
+    **dict.fromkeys(
+        (SeqMED, SeqLapMED, GraphPropagation, SeqGraphMED),
+        (*COLUMNS, "_started", "_minus_one_seen", *OF_CLASSIFIERS),
+    ),
+    StreamPipeline: (),
+    PrequentialSearch: (*COLUMNS, *OF_SEARCHES),
+}
+TRANSFORMERS: dict[type, tuple[str, ...]] = {
+    StandardScaler: (*COLUMNS, "n_samples_seen_", "mean_", "var_", "scale_"),
+    MinMaxScaler: (
+        *COLUMNS, "n_samples_seen_", "min_", "scale_", "data_min_", "data_max_", "data_range_",
+    ),
+    MaxAbsScaler: (*COLUMNS, "n_samples_seen_", "max_abs_", "scale_"),
+    TableEncoder: ("encoding_",),
+}  # fmt: skip
+ATTRIBUTES = {**MODELS, **TRANSFORMERS}
+CLASSES = {kind.__name__: kind for kind in ATTRIBUTES}
+# Attributes that not every fitted estimator has.
+OPTIONAL = (*COLUMNS, "_minus_one_seen")
+# Types of attributes without annotation; all others are arrays or None.
+TYPES = {
+    "n_features_in_": int,
+    "feature_names_in_": NDArray[Any],
+    "n_samples_seen_": float | NDArray[Any],
+}
+# Fields of records that may be infinite; no number may be NaN.
+INFINITE: dict[type, tuple[str, ...]] = {
+    Lists: ("distances", "horizons"),
+    LandmarkRecursion: ("keys",),
+}
+
+INTERFACES[Metric] = lambda: (Euclidean, Cosine, KernelDistance)
+INTERFACES[Kernel] = lambda: (*(type(make(1.0, 1, 1.0)) for make in KERNELS.values()), Precomputed)
+INTERFACES[Recursion] = lambda: (
+    *(type(make_recursion(name, Linear())) for name in RECURSIONS),
+    NystroemRecursion,
+)
+INTERFACES[RefittedExpert] = lambda: tuple(type(make()) for make in REFITTED)
+
+# The random generator of a RandomState that can be saved, and the size of its key.
+GENERATOR, KEY_SIZE = "MT19937", 624
+
+
+def attribute_types(kind: Any) -> dict[str, Any]:
+    """Return the types of the saved attributes of an estimator class."""
+    known = {**TYPES, **type_hints(kind)}
+    return {name: known.get(name, NDArray[Any] | None) for name in ATTRIBUTES[kind]}
+
+
+def records() -> dict[str, Any]:
+    """Return the classes of all records by name: those of attributes, and of their fields."""
+    attributes = (hint for kind in ATTRIBUTES for hint in attribute_types(kind).values())
+    registered = (kind for known in INTERFACES.values() for kind in known())
+    return reachable((*attributes, *registered))
+
+
+def estimator_class(name: Any) -> Any:
+    """Return the class of an estimator by its name."""
+    if not isinstance(name, str) or name not in CLASSES:
+        raise ValueError(f"it holds a {name!r}, expected one of {', '.join(CLASSES)}")
+    return CLASSES[name]
+
+
+def made_record(kind: Any, parts: dict[str, Any]) -> Any:
+    """Return a record with the given fields; refuse fields that are not valid."""
+    name = kind.__name__
+    check_fields(parts, field_types(kind), name)
+    for part, value in parts.items():
+        numbers = value.data if sp.issparse(value) else value
+        if isinstance(numbers, np.ndarray) and numbers.dtype.kind == "f":
+            infinite = part in INFINITE.get(kind, ())
+            wrong = np.isnan(numbers) if infinite else ~np.isfinite(numbers)
+            if wrong.any():
+                what = "numbers" if infinite else "finite numbers"
+                raise ValueError(f"{part} of a {name} holds {numbers[wrong][0]}, expected {what}")
+    record = kind(**parts)
+    if hasattr(record, "validate"):
+        try:
+            record.validate()
+        except ValueError as error:
+            raise ValueError(f"a {name} is damaged: {error}") from error
+    return record
+
+
+def saved_attributes(estimator: Any) -> dict[str, Any]:
+    """Return the saved attributes of an estimator; none if it is not fitted."""
+    found = vars(estimator)
+    return {name: found[name] for name in ATTRIBUTES[type(estimator)] if name in found}
+
+
+def restored(kind: Any, parameters: dict[str, Any], state: dict[str, Any]) -> Any:
+    """Return an estimator with valid parameters and saved attributes."""
+    optional = OPTIONAL if state else ATTRIBUTES[kind]
+    check_fields(state, attribute_types(kind), kind.__name__, optional)
+    estimator = kind(**parameters)
+    if isinstance(estimator, StreamClassifier | StreamPipeline):
+        estimator._check_parameters()
+    else:
+        estimator._validate_params()
+    vars(estimator).update(state)
+    if state and isinstance(estimator, StreamClassifier):
+        estimator._validate_state()
+        estimator._commit(*(state[name] for name in OF_CLASSIFIERS))
+    if state and isinstance(estimator, PrequentialSearch):
+        estimator._commit(*(state[name] for name in OF_SEARCHES))
+    return estimator
 
 
 class ModelEncoder(Encoder):
     """Encoder of estimators, records and random states."""
 
+    def __init__(self, prefix: str) -> None:
+        super().__init__(prefix)
+        self.records = records()
+
     def encode(self, value: Any, where: str) -> Any:
         """Return a value as JSON; ``where`` names it in errors."""
-        if isinstance(value, type) and value in ESTIMATORS:
+        if isinstance(value, type) and value in ATTRIBUTES:
             return {"class": value.__name__}
         return super().encode(value, where)
 
     def node(self, value: Any, where: str) -> dict[str, Any]:
-        """Return the node of a value that two places may share."""
-        value = as_written(value)
+        """Return the node of a value that may be shared."""
         name = type(value).__name__
-        if type(value) in ESTIMATORS:
+        if type(value) in ATTRIBUTES:
             return {"estimator": {"class": name, **self._estimator(value, name)}}
-        if type(value) is registry.records().get(name):
-            parts = field_values(value)
-            written = self.encode_named(parts, where)
-            check_fields(parts, field_types(type(value)), name)
-            return {"record": {"type": name, "fields": written}}
+        if type(value) is self.records.get(name):
+            value = value.for_file() if hasattr(value, "for_file") else value
+            parts = {each: getattr(value, each) for each in field_types(type(value))}
+            fields = self.encode_named(parts, where)  # names a part that cannot be saved
+            made_record(type(value), parts)
+            return {"record": {"type": name, "fields": fields}}
         if type(value) is np.random.RandomState:
             return {"random_state": self.encode_named(generator_state(value, where), where)}
         refuse_code(value, where)
         return super().node(value, where)
 
     def _estimator(self, estimator: Any, where: str) -> dict[str, Any]:
-        kept = ESTIMATORS[type(estimator)]
-        parameters, state = estimator.get_params(deep=False), kept.state(estimator)
-        written = {
-            "parameters": self.encode_named(parameters, where),
-            "state": self.encode_named(state, where),
-        }
-        check_fields(state, kept.attributes, where, kept.optional if state else kept.attributes)
-        kept.check(estimator, state)
-        known = vars(kept.restored(type(estimator), parameters, state))
+        parameters, state = estimator.get_params(deep=False), saved_attributes(estimator)
+        written = self.encode_named(state, where)
+        known = vars(restored(type(estimator), parameters, state))
         strange = vars(estimator).keys() - known.keys()
         if strange:
             raise ValueError(
                 f"{where} has {', '.join(sorted(strange))}, which a model file cannot hold, "
                 "expected parameters and learned attributes: remove it, and set it after loading."
             )
-        return written
+        return {"parameters": self.encode_named(parameters, where), "state": written}
 
 
 def generator_state(generator: np.random.RandomState, where: str) -> dict[str, Any]:
@@ -76,17 +205,12 @@ def generator_state(generator: np.random.RandomState, where: str) -> dict[str, A
             f"{where} uses the generator {state['bit_generator']}, expected {GENERATOR}: pass a "
             "seed, or np.random.RandomState(seed)."
         )
-    parts = (state["state"]["key"], state["state"]["pos"], state["has_gauss"], state["gauss"])
-    return dict(zip(GENERATOR_TYPES, parts, strict=True))
+    return {**state.pop("state"), **state}
 
 
 def refuse_code(value: Any, where: str) -> None:
     """Refuse a value that is code, with a remedy for each kind."""
-    if hasattr(value, "saving_remedy"):
-        remedy = value.saving_remedy
-    elif isinstance(value, BaseEstimator) and is_classifier(value):
-        remedy = f"Expected {' or '.join(kind.__name__ for kind in MARGINS)}: use one of these."
-    elif isinstance(value, BaseEstimator):
+    if isinstance(value, BaseEstimator):
         remedy = (
             f"Expected {', '.join(CLASSES)}: transform the rows beforehand or by one of "
             f"{', '.join(kind.__name__ for kind in TRANSFORMERS)}, or save the model with skops."
@@ -104,50 +228,52 @@ def refuse_code(value: Any, where: str) -> None:
 class ModelDecoder(Decoder):
     """Decoder of estimators, records and random states, which must be valid."""
 
+    def __init__(self, nodes: Any, tensors: dict[str, NDArray[Any]]) -> None:
+        self.records = records()
+        super().__init__(nodes, tensors)
+
     def decode(self, value: Any) -> Any:
         """Return the value that a JSON value encodes."""
         if isinstance(value, dict) and set(value) == {"class"}:
-            return registry.estimator_class(value["class"])
+            return estimator_class(value["class"])
         return super().decode(value)
 
     def build(self, tag: str, content: Any) -> Any:
         """Return the value of a node."""
-        builders: dict[str, Callable[[Any], Any]] = {
-            "estimator": self._build_estimator,
-            "record": self._build_record,
-            "random_state": self._build_random_state,
-        }
-        return builders[tag](content) if tag in builders else super().build(tag, content)
+        if tag == "estimator":
+            return self._build_estimator(content)
+        if tag == "record":
+            return self._build_record(content)
+        if tag == "random_state":
+            return self._build_random_state(content)
+        return super().build(tag, content)
 
     def _build_estimator(self, content: Any) -> Any:
         check_fields(content, {"class": str, "parameters": dict, "state": dict}, "estimator")
-        kind = registry.estimator_class(content["class"])
-        name, kept = kind.__name__, ESTIMATORS[kind]
+        kind = estimator_class(content["class"])
         parameters = self.decode_named(content["parameters"])
-        check_fields(parameters, dict.fromkeys(inspect.signature(kind).parameters, object), name)
-        state = self.decode_named(content["state"])
-        check_fields(state, kept.attributes, name, kept.optional if state else kept.attributes)
-        kept.check(kind(**parameters), state)
-        return kept.restored(kind, parameters, state)
+        needed = dict.fromkeys(inspect.signature(kind).parameters, object)
+        check_fields(parameters, needed, kind.__name__)
+        return restored(kind, parameters, self.decode_named(content["state"]))
 
     def _build_record(self, content: Any) -> Any:
         check_fields(content, {"type": str, "fields": dict}, "record")
-        name = content["type"]
-        kind = registry.records().get(name)
+        kind = self.records.get(content["type"])
         if kind is None:
-            raise ValueError(f"it holds a record {name!r}, which this version does not know")
-        parts = self.decode_named(content["fields"])
-        check_fields(parts, field_types(kind), name)
-        record = kind(**parts)
-        return record.as_read() if hasattr(record, "as_read") else record
+            raise ValueError(
+                f"it holds a record {content['type']!r}, which this version does not know"
+            )
+        record = made_record(kind, self.decode_named(content["fields"]))
+        return record.from_file() if hasattr(record, "from_file") else record
 
     def _build_random_state(self, content: Any) -> np.random.RandomState:
         parts = self.decode_named(content)
-        check_fields(parts, GENERATOR_TYPES, "random state")
-        for name, constraint in GENERATOR_CONSTRAINTS.items():
-            check(f"{name} of a random state", parts[name], constraint, {})
+        key, position = (
+            checked(parts["key"], np.ndarray),
+            in_range(parts["pos"], KEY_SIZE + 1, "a place"),
+        )
         generator = np.random.RandomState()
-        generator.set_state((GENERATOR, *(parts[name] for name in GENERATOR_TYPES)))
+        generator.set_state((GENERATOR, key, position, parts["has_gauss"], parts["gauss"]))
         return generator
 
 

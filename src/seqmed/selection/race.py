@@ -18,6 +18,7 @@ from seqmed.estimators.base import StreamClassifier
 from seqmed.estimators.labels import split_labels
 from seqmed.estimators.validation import read_labels
 from seqmed.numeric.arrays import Array, Indices, Mask
+from seqmed.numeric.expectations import expect_shape
 
 # Smallest number of disagreements between two candidates before one may be dropped. Rows of unequal
 # weight count by their effective number, ``(sum of weights)^2 / sum of squared weights``.
@@ -64,6 +65,12 @@ class Record:
     correct_undiscounted: Array
     total_undiscounted: Array
     dropped: tuple[Dropped | None, ...]
+
+    def validate(self) -> None:
+        """Raise a ValueError if the arrays are not of the same candidates."""
+        size = len(self.dropped)
+        expect_shape(self, (size,), "correct", "correct_undiscounted", "total_undiscounted")
+        expect_shape(self, (size, size), "wins", "squared_wins")
 
     @property
     def racing(self) -> Indices:

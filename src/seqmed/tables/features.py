@@ -24,6 +24,7 @@ from sklearn.preprocessing import normalize
 
 from seqmed.mixture.column_scales import column_deviations
 from seqmed.numeric.arrays import Array, Mask, Points
+from seqmed.numeric.expectations import expect, expect_shape
 from seqmed.tables import cells, kinds
 from seqmed.tables.cells import BOOLEANS, CODE, TableError
 from seqmed.tables.kinds import Choices, ColumnKind
@@ -63,6 +64,11 @@ class NumberColumns:
     scales: Array
     flagged: Mask
     centred: bool
+
+    def validate(self) -> None:
+        """Raise a ValueError if numbers cannot be scaled."""
+        expect_shape(self, (len(self.names),), "medians", "scales", "flagged")
+        expect((self.scales > 0).all(), "scales > 0")
 
     @classmethod
     def fit(cls, names: tuple[str, ...], numbers: Array, *, scale: bool) -> Self:
@@ -126,6 +132,11 @@ class DateColumn:
     clock: bool
     cycles: tuple[str, ...]
     flagged: bool
+
+    def validate(self) -> None:
+        """Raise a ValueError if dates cannot be scaled, or a cycle is unknown."""
+        expect(abs(self.origin) < np.inf and 0 < self.scale < np.inf, "scale > 0")
+        expect({*self.cycles} <= {*CYCLES}, "known cycles")
 
     @classmethod
     def fit(cls, kind: ColumnKind, column: Any) -> Self:
@@ -226,6 +237,10 @@ class HashedColumn:
     name: str
     size: int = HASHED_SIZE
 
+    def validate(self) -> None:
+        """Raise a ValueError if the features would take too much memory."""
+        expect(self.size == HASHED_SIZE, f"{HASHED_SIZE} features")
+
     def encode(self, column: Any, missing: tuple[str, ...], features: Array) -> None:
         """Write the features of some cells; zeros for missing cells."""
         found = cells.levels(column, missing)
@@ -261,6 +276,12 @@ class WordColumn:
     n_rows: int
     places: NDArray[np.int32] | None
     frequencies: NDArray[np.int32] | None
+
+    def validate(self) -> None:
+        """Raise a ValueError if there are too many features, or not a frequency for each."""
+        expect(1 <= self.size <= LARGEST_SIZE, f"1 to {LARGEST_SIZE} features")
+        n_places = 0 if self.places is None else self.places.size
+        expect_shape(self, (n_places,), "places", "frequencies")
 
     @classmethod
     def fit(

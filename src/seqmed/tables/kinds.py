@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyarrow import compute, types
 
 from seqmed.numeric.arrays import Array
+from seqmed.numeric.expectations import expect
 from seqmed.tables import cells
 from seqmed.tables.cells import BOOLEANS, Levels, TableError
 from seqmed.tables.dates import FORMATS, date_cells, date_format, other_order
@@ -71,6 +72,11 @@ class ColumnKind:
     kind: str
     reason: str = ""
     form: str = ""
+
+    def validate(self) -> None:
+        """Raise a ValueError if the kind or the format, a regular expression, is unknown."""
+        expect(self.kind in (*CHOICES, HASHED), "a known kind")
+        expect(self.form in ("", *FORMATS), "a known format")
 
     @property
     def description(self) -> str:

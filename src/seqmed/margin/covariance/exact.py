@@ -21,6 +21,7 @@ from seqmed.margin.dual.problem import Block, ComputedRows
 from seqmed.margin.laplacian import Smoothness
 from seqmed.numeric import factors
 from seqmed.numeric.arrays import Array, Indices, Points, row_norms_squared, stack, take_rows
+from seqmed.numeric.expectations import expect_shape
 from seqmed.numeric.factors import cholesky, solve_lower, symmetric_product, times_upper
 
 
@@ -189,6 +190,10 @@ class Reduction:
 
     landmarks: Points
     factor: Array
+
+    def validate(self) -> None:
+        """Raise a ValueError if the factor is not one of the landmarks."""
+        expect_shape(self, (self.landmarks.shape[0], self.factor.shape[-1]), "factor")
 
     def features(self, kernel: Kernel, points: Points) -> Array:
         """Return psi of every row, (n, r)."""

@@ -43,6 +43,7 @@ from seqmed.numeric.arrays import (
     take_rows,
 )
 from seqmed.numeric.execution import product
+from seqmed.numeric.expectations import expect, expect_shape
 from seqmed.numeric.factors import (
     cholesky,
     is_upper,
@@ -78,6 +79,10 @@ class Basis:
     whitening: Array
     gram: Array
     coefficient_covariance: Array | None = None
+
+    def validate(self) -> None:
+        """Raise a ValueError if the matrices are not of the landmarks."""
+        expect_shape(self, (self.size, self.size), "whitening", "gram", "coefficient_covariance")
 
     @property
     def size(self) -> int:
@@ -287,6 +292,12 @@ class LandmarkRecursion:
     n_pending: float = 0.0
 
     grows: ClassVar[bool] = True
+
+    def validate(self) -> None:
+        """Raise a ValueError if the keys are not of the landmarks."""
+        size = 0 if self.basis is None else self.basis.size
+        expect_shape(self, (size,), "keys")
+        expect(size <= self.capacity, f"at most {self.capacity} landmarks")
 
     @property
     def landmarks(self) -> Points | None:

@@ -35,6 +35,7 @@ from seqmed.numeric.arrays import (
     stack,
     take_rows,
 )
+from seqmed.numeric.expectations import expect, expect_shape
 from seqmed.numeric.factors import is_upper, squared_upper_times, symmetric_product, times_upper
 
 
@@ -155,6 +156,10 @@ class NystroemCovariance:
 
     on_landmarks: ClassVar[bool] = True
 
+    def validate(self) -> None:
+        """Raise a ValueError if the matrix is not of the landmarks."""
+        expect_shape(self, (self.width, self.width), "whitening")
+
     def in_single(self, points: Points) -> bool:
         """Whether single precision is enough for features of the points."""
         variances = (self.kernel.diagonal(points), self.kernel.diagonal(self.landmarks))
@@ -226,6 +231,10 @@ class NystroemRecursion:
     n_calls: int = 0
 
     grows: ClassVar[bool] = False
+
+    def validate(self) -> None:
+        """Raise a ValueError if there are too many landmarks."""
+        expect(self.size <= self.capacity, f"at most {self.capacity} landmarks")
 
     @property
     def landmarks(self) -> Points:
