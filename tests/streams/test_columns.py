@@ -142,7 +142,7 @@ def test_the_first_batch_is_opened_parsed_and_typed_once(tmp_path, monkeypatch):
         monkeypatch.setattr(owner, name, call)
 
     counted(stream_module, "opened")
-    counted(delimited.Records, "read")
+    counted(delimited.Delimited, "cells")
     counted(kinds, "infer")
     counted(cells, "parsed_numbers")
     counted(encoding, "date_cells")
@@ -155,7 +155,7 @@ def test_the_first_batch_is_opened_parsed_and_typed_once(tmp_path, monkeypatch):
     features = encoder.fit(batch.table).transform(batch.table)
     # the numbers of each of three columns are parsed to infer their kinds, and of one to be typed
     assert counts == {
-        "opened": 1, "read": 1, "infer": 3, "parsed_numbers": 4, "date_cells": 1,
+        "opened": 1, "cells": 1, "infer": 3, "parsed_numbers": 4, "date_cells": 1,
     }  # fmt: skip
     assert stream.skipped.counts == {"not a number": 1}
     raw = pa.Table.from_pylist(

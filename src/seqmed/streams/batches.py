@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyarrow import compute, types
+from pyarrow import compute
 
 from seqmed.streams.faults import notice
 from seqmed.streams.label_column import LabelColumn, TextLabels
-from seqmed.streams.pieces import coded
+from seqmed.streams.pieces import coded, column_of
 from seqmed.streams.positions import Position
 from seqmed.tables.cells import cell_text
 from seqmed.tables.messages import shown
@@ -189,50 +189,31 @@ def stacked(tables: Sequence[Any]) -> Any:
     integers and floats is one of floats; other columns of several types become texts. Metadata are
     those of the first table.
     """
-    first = tables[0].schema
-    if all(table.schema.equals(first) for table in tables[1:]):
-        return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
-    names = dict.fromkeys(name for table in tables for name in table.column_names)
-    kinds: dict[str, set[Any]] = {name: set() for name in names}
-    for table in tables:
-        for field in table.schema:
-            if not types.is_null(field.type):
-                kinds[field.name].add(field.type)
-    columns = []
-    for name in names:
-        kind = common_type(kinds[name])
-        arrays = [
-            as_type(chunk, kind)
-            for table in tables
-            for chunk in (
-                table.column(name).chunks
-                if name in table.column_names
-                else [pa.nulls(table.num_rows)]
-            )
-        ]
-        columns.append(pa.chunked_array(arrays, kind))
-    return pa.table(columns, names=list(names)).replace_schema_metadata(first.metadata)
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        names = dict.fromkeys(name for table in tables for name in table.column_names)
+        mixed = [name for name in names if not have_common_type(name, tables)]
+    return pa.concat_tables(
+        [with_texts(table, mixed) for table in tables], promote_options="permissive"
+    )
 
 
-def common_type(kinds: set[Any]) -> Any:
-    """Return the type of a column that has cells of some types."""
-    if len(kinds) <= 1:
-        return next(iter(kinds), pa.null())
-    if all(types.is_integer(kind) for kind in kinds) and pa.uint64() not in kinds:
-        return pa.int64()
-    if all(types.is_floating(kind) or types.is_integer(kind) for kind in kinds):
-        return pa.float64()  # large integers are rounded
-    return pa.string()
+def have_common_type(name: str, tables: Sequence[Any]) -> bool:
+    """Whether the cells of a column in some tables can be stored as one type."""
+    parts = [table.select([name]) for table in tables if name in table.column_names]
+    try:
+        pa.concat_tables(parts, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return False
+    return True
 
 
-def as_type(column: Any, kind: Any) -> Any:
-    """Return a column in the common type of several; see `cell_text` for texts."""
-    if column.type == kind:
-        return column
-    if types.is_null(column.type):
-        return pa.nulls(len(column), kind)
-    if not types.is_string(kind):
-        return column.cast(kind, safe=False)
-    codes, values = coded(column)
-    texts = pa.array([cell_text(value) for value in values], pa.string())
-    return compute.take(texts, pa.array(codes))
+def with_texts(table: Any, names: Sequence[str]) -> Any:
+    """Return a table in which some columns are texts; see `cell_text`."""
+    for name in set(names).intersection(table.column_names):
+        codes, values = coded(column_of(table, name, table.num_rows))
+        texts = pa.array([cell_text(value) for value in values], pa.string())
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, compute.take(texts, pa.array(codes)))
+    return table
