@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,15 +11,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute
 
-from seqmed.streams.faults import notice
 from seqmed.streams.label_column import LabelColumn, TextLabels
 from seqmed.streams.pieces import coded, column_of
 from seqmed.streams.positions import Position
 from seqmed.tables.cells import cell_text
-from seqmed.tables.messages import shown
-
-# Recent values of the border column that are compared, to warn of rows that are not sorted.
-REMEMBERED = 1000
 
 
 class StreamBatch(NamedTuple):
@@ -102,37 +97,33 @@ class Borders:
     batch_by : a column; a batch ends where its value changes. None for no such column.
     batch_size : largest number of rows in a batch; None for no limit.
     first : smallest number of rows in the first batch.
-    warn : whether to warn of a value that occurs again.
 
     Attributes
     ----------
     held : rows of the current batch, counted by the caller.
     """
 
-    def __init__(self, batch_by: str | None, batch_size: int | None, first: int, warn: bool = True):
-        self._column, self._batch_size, self._first = batch_by, batch_size, first
-        self._recent: deque[str | None] = deque(maxlen=REMEMBERED)
-        self._warn = warn
+    def __init__(self, batch_by: str | None, batch_size: int | None, first: int):
+        self._batch_by, self._batch_size, self._first = batch_by, batch_size, first
+        self._last: str | None = None
         self.held = 0
 
     def next_batch(self) -> None:
         """Begin another batch."""
         self.held = self._first = 0
 
-    def cut(
-        self, cells: Any, good: NDArray[np.intp], name: str
-    ) -> Iterator[NDArray[np.intp] | None]:
+    def cut(self, cells: Any, good: NDArray[np.intp]) -> Iterator[NDArray[np.intp] | None]:
         """Yield rows for the current batch, and None where it is complete.
 
         Parameters
         ----------
         cells : array of the border column, ignored if there is none.
         good : the rows that may be used.
-        name : name of the input in messages.
         """
-        for key, run in self._runs(cells, good):
-            if self._changes(key, name) and self.held and self.held >= self._first:
+        for run, key in self._runs(cells, good):
+            if key != self._last and self.held and self.held >= self._first:
                 yield None
+            self._last = key
             while run.size:
                 free = run.size
                 if self._batch_size is not None:
@@ -144,32 +135,16 @@ class Borders:
 
     def _runs(
         self, cells: Any, good: NDArray[np.intp]
-    ) -> Iterator[tuple[str | None, NDArray[np.intp]]]:
-        """Yield the good rows, split where the value of the column changes."""
-        if not good.size:
-            return
-        if self._column is None:
-            yield None, good
+    ) -> Iterator[tuple[NDArray[np.intp], str | None]]:
+        """Yield the good rows with the value of the column, split where it changes."""
+        if self._batch_by is None or not good.size:
+            yield good, None
             return
         codes, values = coded(cells)
-        keys = [cell_text(value) for value in values]
-        distinct = {key: place for place, key in enumerate(dict.fromkeys(keys))}
-        codes = np.array([distinct[key] for key in keys])[codes][good]
-        for run in np.split(np.arange(good.size), np.flatnonzero(np.diff(codes)) + 1):
-            yield list(distinct)[codes[run[0]]], good[run]
-
-    def _changes(self, key: str | None, name: str) -> bool:
-        """Whether a value of the column differs from the one before."""
-        if self._column is None or (self._recent and key == self._recent[-1]):
-            return False
-        if key in self._recent and self._warn:
-            self._warn = False
-            notice(
-                f"{name}: {shown(key)} occurs again in column {self._column!r} and begins another "
-                "batch: sort the rows by this column to have one batch for each value."
-            )
-        self._recent.append(key)
-        return True
+        keys = np.array([cell_text(value) for value in values], dtype=object)[codes[good]]
+        starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+        for start, stop in pairwise([*starts.tolist(), good.size]):
+            yield good[start:stop], keys[start]
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -185,10 +160,12 @@ def selected_rows(table: Any, rows: NDArray[np.intp]) -> Any:
 def stacked(tables: Sequence[Any]) -> Any:
     """Return the rows of some tables as one.
 
-    The columns are those of all tables, null where a table does not have them. A column of
-    integers and floats is one of floats; other columns of several types become texts. Metadata are
-    those of the first table.
+    The columns are those of all tables, null where a table does not have them. A column of several
+    types gets a common type, such as floats for integers and floats, or becomes one of texts.
+    Metadata are those of the first table.
     """
+    if all(table.schema.equals(tables[0].schema) for table in tables[1:]):
+        return pa.concat_tables(tables)
     try:
         return pa.concat_tables(tables, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError):

@@ -168,7 +168,8 @@ class Delimited(TextTable):
         empty = (separator * (width - 1) or b'""') + b"\n"
         records = [piece.record(row).removesuffix(b"\n") + b"\n" for row in range(piece.ends.size)]
         faults = []
-        for row, record in enumerate(records):
+        plain = not any(special in piece.raw for special in (b'"', b"\r", MARK))
+        for row, record in enumerate(() if plain else records):
             strange = b'"' in record or b"\r" in record[:-2] or record.startswith(MARK)
             if strange and (record.startswith(MARK) or not self._grammar.is_regular(record)):
                 fields = self._grammar.fields(record)
@@ -271,8 +272,10 @@ class Grammar:
 
     def are_regular(self, raw: bytes) -> bool:
         """Whether pyarrow reads all of some whole records as `fields` does."""
-        if raw.startswith(MARK) or raw.count(b"\r") > raw.count(b"\r\n"):
+        if raw.startswith(MARK) or (b"\r" in raw and raw.count(b"\r") > raw.count(b"\r\n")):
             return False
+        if b'"' not in raw:
+            return True
         quotes = places(raw, '"')
         return quotes.size % 2 == 0 and self._has_regular_quotes(raw, quotes)
 

@@ -33,8 +33,6 @@ from seqmed.tables.messages import shown
 
 # Larger integers are not exact as floats.
 EXACT = 2**53
-# Brackets in a row longer than a cell may be; a row with more of them is not read.
-BRACKETS = 100_000
 # Largest number of cells in a block of rows with different keys.
 CELLS = 2**24
 
@@ -156,9 +154,6 @@ def exact_numbers(column: Any) -> bool:
 
 def read_object(record: bytes) -> tuple[dict[str, Any], Fault | None]:
     """Return the object on a line, an empty one and the fault if the line is bad."""
-    long = len(record) > inputs.CELL_BYTES
-    if long and record.count(b"[") + record.count(b"{") > BRACKETS:
-        return {}, Fault(NESTED, None, shown(record[:100]))
     reason = JSON
     try:
         found = json.loads(record.decode())

@@ -212,7 +212,7 @@ class Stream:
         read: list[ReadEvent] = []
         tables: list[Any] = []
         first, names = -1, dict[str, None]()
-        borders = Borders(*self._sizes_of_batches, warn=False)
+        borders = Borders(*self._sizes_of_batches)
         for event in events:
             read.append(event)
             if event.piece is None or event.cells is None:
@@ -225,7 +225,7 @@ class Stream:
                 first = event.number
                 names |= dict.fromkeys(features.column_names)
             features = features.select([name for name in features.column_names if name in names])
-            for rows in borders.cut(found.borders, good, ""):
+            for rows in borders.cut(found.borders, good):
                 if rows is None:
                     break
                 tables.append(selected_rows(features, rows))
@@ -250,7 +250,7 @@ class Stream:
         good = np.delete(np.arange(size), list(found.faults))
         kept = {name: column_of(found.table, name, size) for name in self._reader.kept}
         before, done = event.cursor.rows + 1, 0
-        for rows in self._borders.cut(found.borders, good, self.names[event.number]):
+        for rows in self._borders.cut(found.borders, good):
             if rows is None:
                 yield self._finish_batch(self._position(event.cursor)), done / size
                 continue
