@@ -263,7 +263,10 @@ class PieceReader:
             label = None if self._label is None else self._label.name
             features = table.select([name for name in table.column_names if name != label])
         else:
-            columns = [column_of(table, name, size) for name in wanted.columns]
-            features = pa.table(columns, names=list(wanted.columns))
+            present = set(table.column_names)
+            for name in wanted.columns:
+                if name not in present:
+                    table = table.append_column(name, pa.nulls(size))
+            features = table.select(list(wanted.columns))
         borders = None if self._batch_by is None else column_of(table, self._batch_by, size)
         return CheckedPiece(table, features, None, borders, faults)

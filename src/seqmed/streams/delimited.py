@@ -42,7 +42,6 @@ from seqmed.streams.pieces import (
     TextTable,
     Wanted,
     check_column_names,
-    column_of,
     decoded_texts,
     places,
     without_blank,
@@ -132,10 +131,9 @@ class Delimited(TextTable):
             raw, faults = self._mended(piece)
             table = self._parsed(raw, names, pa.binary())
         columns = []
-        for name in names:
-            column = column_of(table, name, sizes.size)
+        for name, column in zip(names, table.columns, strict=False):  # one more if none is wanted
             if column.type == pa.binary():
-                column, bad = decoded_texts(column, name)
+                column, bad = decoded_texts(column.combine_chunks(), name)
                 faults += bad
             if self._style != (POINT, "") and name not in wanted.others:
                 column = usual_numbers(column, *self._style)

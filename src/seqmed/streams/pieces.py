@@ -292,12 +292,14 @@ class Text:
     def pieces(self, split: Split, line: int) -> Iterator[Piece]:
         """Yield the remaining records, from line number ``line`` on."""
         while self.buffer or not self.at_end:
-            whole = self._is_whole
-            ends, blank = split(self.buffer, whole), BLANK.match(self.buffer)
-            if (ends[0] if ends.size else len(self.buffer)) > inputs.ROW_BYTES:
+            whole, found = self._is_whole, BLANK.match(self.buffer)
+            blank = found.end() if found else 0
+            # many blank lines are not searched for rows
+            ends = split(self.buffer[:0] if blank >= LITTLE else self.buffer, whole)
+            if (ends[0] if ends.size else len(self.buffer) - blank) > inputs.ROW_BYTES:
                 ends = self._first_line(split, line)
-            size = int(ends[-1]) if ends.size else blank.end() if blank else 0
-            if whole and len(self.buffer) <= inputs.ROW_BYTES:
+            size = int(ends[-1]) if ends.size else blank
+            if whole and blank < LITTLE and len(self.buffer) <= inputs.ROW_BYTES:
                 size = len(self.buffer)
             if size:
                 raw = self.take(size)
