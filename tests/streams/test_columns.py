@@ -321,6 +321,16 @@ def test_a_misspelled_label_column_is_not_taken_for_a_missing_one(tmp_path):
     assert joined(batches)[1] == ["p", None]
 
 
+def test_a_required_label_column_must_be_in_the_first_file(tmp_path):
+    bare = write_csv(tmp_path / "a.csv", "x\n1\n")
+    labeled = write_csv(tmp_path / "b.csv", "x,class\n1,p\n")
+    with pytest.raises(StreamError, match=r"a\.csv has no column 'class'.*pass --no-labels"):
+        read([bare, labeled], label="class", label_required=True)
+    with pytest.warns(StreamWarning, match="no column 'class'"):
+        batches, _ = read([labeled, bare], label="class", label_required=True)
+    assert joined(batches)[1] == ["p", None]
+
+
 def test_columns_that_are_kept_come_as_they_are(tmp_path):
     content = "id,x,t,y\n007,1.50,ä,p\n,2,,q\n"
     path = write_csv(tmp_path / "a.csv", content)

@@ -71,6 +71,8 @@ VARIANTS = {
     "tab and thousands": (as_text("\t", ".", ","), "utf-8", "--sep tab --thousands ','"),
     "all quoted": (as_text(";", ",", quote="all"), "utf-8", "--sep ';' --decimal ','"),
     "line ends of two bytes": (as_text(";", end="\r\n"), "utf-8", "--sep ';'"),
+    "excel": (as_text(";", ",", head="sep=;\r\n", end="\r\n"), "utf-8", "--decimal ','"),
+    "excel's tab": (as_text("\t", head="SEP=\t\n"), "utf-8", "--sep tab"),
     "mark": (as_text(), "utf-8-sig", ""),
     "mark and semicolon": (as_text(";", ","), "utf-8-sig", "--sep ';' --decimal ','"),
     "UTF-16": (as_text("\t"), "utf-16", "--sep tab --encoding utf-16"),

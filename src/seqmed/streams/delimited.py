@@ -48,6 +48,9 @@ from seqmed.streams.pieces import (
 )
 from seqmed.tables.messages import shown
 
+# The first line by which Excel is told the separator.
+EXCEL = re.compile(rb"sep=([^\w\s\"]|\t)\r?\n", re.IGNORECASE)
+
 
 class Delimited(TextTable):
     """A text of separated values with a header; see `Table`.
@@ -67,7 +70,11 @@ class Delimited(TextTable):
         default = TAB if kind == "tsv" else COMMA
         while not (text.at_end or text.buffer.count(b"\n") > 1 or len(text.buffer) > LITTLE):
             text.fill()  # a header and a row, from which the dialect is detected
-        candidates = (default, *SEPARATORS) if chosen.sep is None else (chosen.sep,)
+        excel = EXCEL.match(text.buffer, text.head)
+        if excel is not None:
+            text.head = excel.end()
+        named = chosen.sep or (excel and excel[1].decode())
+        candidates = (named,) if named else (default, *SEPARATORS)
         records = {each: first_records(text, Grammar(each)) for each in candidates}
         separator = find_separator(records, candidates[0])
         self._grammar = Grammar(separator)

@@ -186,8 +186,8 @@ class Stream:
                 for batch, share in self._take(event, piece, event.cells):
                     self._progress = (event.number, before + (event.fraction - before) * share)
                     yield batch
-            self._progress = (event.number, event.fraction)
-        self._progress = (len(self.names), 0.0)
+                self._progress = (event.number, event.fraction)
+        self._progress = (len(self.names), 0.0)  # all are read
         if self._held:
             yield self._finish_batch(self._files)
         self.position = self._files
