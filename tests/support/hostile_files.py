@@ -200,7 +200,7 @@ def expanding_arrow(chance):
 
 
 def zeros_arrow(chance):
-    zeros = pa.table({"a": np.zeros(LARGE // 8)})
+    zeros = pa.table({"a": np.zeros(LARGE // 32)})  # a record batch must fit in memory
     return arrow_file(zeros, chance, chance.choice(("zstd", "lz4")))
 
 
