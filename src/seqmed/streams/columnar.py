@@ -83,7 +83,7 @@ class Columnar(Table):
                 nested.append(name)
                 continue
             with refusing(self._name, self._kind):
-                column = plain(column)
+                column = plain_values(column)
             if types.is_binary(column.type):
                 column, bad = decoded_texts(column, name)
                 faults += bad
@@ -123,12 +123,12 @@ def is_single(kind: Any) -> bool:
     return kind in BYTES or (any(test(kind) for test in tests) and not types.is_interval(kind))
 
 
-def plain(column: Any) -> Any:
+def plain_values(column: Any) -> Any:
     """Return a column of plain values, with strings as bytes; refuse a damaged one."""
     if isinstance(column.type, pa.BaseExtensionType):
         column = column.storage
     if types.is_dictionary(column.type):
-        values = plain(column.dictionary)
+        values = plain_values(column.dictionary)
         column.indices.validate(full=True)
         return values.take(column.indices)
     kind = column.type
