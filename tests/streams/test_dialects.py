@@ -66,18 +66,6 @@ VARIANTS = {
         "utf-8",
         "--sep ';' --decimal ',' --thousands '.'",
     ),
-    "comma and space": (
-        as_text(";", ",", " "),
-        "utf-8",
-        "--sep ';' --decimal ',' --thousands ' '",
-    ),
-    "no-break space": (
-        as_text(";", ",", "\u00a0"),
-        "utf-8",
-        "--sep ';' --decimal ',' --thousands ' '",
-    ),
-    "narrow space": (as_text("\t", ",", "\u202f"), "utf-8", "--sep tab --decimal ',' --thousands"),
-    "apostrophe": (as_text(";", ".", "'"), "utf-8", "--sep ';' --thousands \"'\""),
     "quoted decimal commas": (as_text(",", ","), "utf-8", "--decimal ','"),
     "quoted thousands": (as_text(",", ".", ","), "utf-8", "--thousands ','"),
     "tab and thousands": (as_text("\t", ".", ","), "utf-8", "--sep tab --thousands ','"),
@@ -225,7 +213,7 @@ def through_standard_input(monkeypatch, data, **options):
 
 
 def test_dialects_of_standard_input(monkeypatch):
-    for variant in ("semicolon", "comma and point", "UTF-16", "excel"):
+    for variant in ("semicolon", "comma and point", "UTF-16"):
         text, encoding, _ = VARIANTS[variant]
         (batch,) = through_standard_input(monkeypatch, text.encode(encoding))
         assert batch.table["price"].to_pylist() == [row[1] for row in EXPECTED]

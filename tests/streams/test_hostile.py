@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.hostile_files import MAKERS, hostile_file
 
-FILES = 300
+FILES = 276
 # Bytes of memory that a process may use, including Python and its libraries.
 LARGEST = 600 * 2**20
 # Seconds after which reading is taken to hang.

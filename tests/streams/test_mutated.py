@@ -13,7 +13,7 @@ import pytest
 from pyarrow import ipc
 
 from seqmed.streams import LabelColumn, Stream, StreamError, StreamWarning, inputs
-from seqmed.streams.dialects import Grammar
+from seqmed.streams.delimited import Grammar
 from seqmed.streams.inputs import Bytes
 from seqmed.streams.pieces import Text
 from tests.support.stream_files import (
@@ -133,14 +133,14 @@ def test_records_do_not_depend_on_the_blocks_they_come_in(monkeypatch, delimiter
 def records(content, grammar, grows):
     """The records of a text, each with its line."""
     file = io.BytesIO(content)
-    source = Text(Bytes(file.read, file.seek, lambda: 0.0), "text", grows)
+    source = Text(Bytes(file.read, lambda: 0.0, b""), "text", grows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StreamWarning)
-        chunks = list(source.chunks(grammar.split, 1))
+        pieces = list(source.pieces(grammar.split, 1))
     return [
-        (chunk.line_of(place), chunk.record(place))
-        for chunk in chunks
-        for place in range(chunk.ends.size)
+        (piece.line_of(place), piece.record(place))
+        for piece in pieces
+        for place in range(piece.ends.size)
     ]
 
 

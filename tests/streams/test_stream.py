@@ -87,6 +87,14 @@ def test_estimators_learn_the_batches(tmp_path, model):
     assert model.n_batches_ == 3
 
 
+@pytest.mark.parametrize("kind", TEXTS)
+def test_the_fraction_that_was_read_grows_with_every_batch(tmp_path, kind):
+    stream = Stream(write(tmp_path / f"data.{kind}", make_columns(20)), batch_size=5)
+    shares = [stream.fraction for _ in stream]
+    assert shares == [0.25, 0.5, 0.75, 1.0]
+    assert stream.fraction == 1.0
+
+
 def test_files_follow_one_another_in_one_stream(tmp_path):
     """A folder is read in the order of names, batches go on from file to file, formats mix."""
     order = ["a.csv", "b.parquet", "c.jsonl.gz", "d.arrow"]
@@ -278,7 +286,7 @@ def test_rows_come_out_the_same_alone_and_together(tmp_path, monkeypatch, seed):
     for alone, block in ((True, 2**20), (False, 100), (True, 100)):
         monkeypatch.setattr(inputs, "BLOCK", block)
         if alone:
-            monkeypatch.setattr(delimited.Records, "_read_at_once", lambda *_: None)
+            monkeypatch.setattr(delimited.Grammar, "are_regular", lambda *_: False)
         (again, *others), kept_again, skipped_again = rows()
         assert again.tobytes() == X.tobytes()
         assert others == rest

@@ -200,7 +200,7 @@ def expanding_arrow(chance):
 
 
 def zeros_arrow(chance):
-    zeros = pa.table({"a": np.zeros(LARGE // 8)})
+    zeros = pa.table({"a": np.zeros(LARGE // 32)})  # a record batch must fit in memory
     return arrow_file(zeros, chance, chance.choice(("zstd", "lz4")))
 
 
@@ -211,20 +211,6 @@ def shared_views(chance):
     view = struct.pack("<i4sii", length, b"xxxx", 0, 0)
     views = pa.Array.from_buffers(pa.string_view(), rows, [None, pa.py_buffer(view * rows), text])
     return arrow_file(pa.table({"a": views}), chance)
-
-
-def nothing_but_rows(chance):
-    """Rows without any value, as many as the header says."""
-    kind, data = arrow_file(pa.table({"a": pa.nulls(1_000_003)}), chance)
-    rows = struct.pack("<q", 1_000_003)
-    return kind, data.replace(rows, struct.pack("<q", chance.choice((10**9, 2**40))))
-
-
-def run_ends(chance):
-    ends = pa.array([2**31 - 1], pa.int32())
-    runs = pa.RunEndEncodedArray.from_arrays(ends, pa.array(["x" * 1000]))
-    batch = pa.record_batch({"a": runs})
-    return arrow_file(pa.Table.from_batches([batch]), chance)
 
 
 def lying_lengths(chance):
@@ -245,5 +231,5 @@ MAKERS = (
     unclosed_quote, many_quotes, many_columns, many_separators, no_line_end, blank_lines, many_rows,
     long_cells, noise, other_encodings, deep_json, nested_json, many_keys, other_keys, strange_json,
     expanding_parquet, zeros_parquet, wide_parquet, expanding_arrow, zeros_arrow, shared_views,
-    nothing_but_rows, run_ends, lying_lengths, plain_rows,
+    lying_lengths, plain_rows,
 )  # fmt: skip

@@ -160,7 +160,8 @@ def learned_files(data: Sequence[Path], progress: Progress, reading: Reading) ->
     Texts are compared with learned files of the same size by their content.
     """
     from seqmed.streams.inputs import find_inputs, shown_path
-    from seqmed.streams.positions import resumed, stamp
+    from seqmed.streams.pieces import has_rows_of
+    from seqmed.streams.positions import stamp
 
     encoding = reading.dialect.over(progress.dialect).encoding
     records = [each for each in progress.position.files if each.rows]
@@ -171,7 +172,7 @@ def learned_files(data: Sequence[Path], progress: Progress, reading: Reading) ->
             continue
         size = stamp(Path(source.key)).size
         alike = (each for each in records if each.size == size)
-        if source.key in paths or any(resumed(source, each, encoding) for each in alike):
+        if source.key in paths or any(has_rows_of(source, each, encoding) for each in alike):
             found.append(shown_path(source.key))
     return found
 

@@ -5,7 +5,7 @@ a position from which to resume. See docs/stream-input.md.
 """
 
 from seqmed.streams.batches import StreamBatch
-from seqmed.streams.columns import AllColumnsCheck, CellCheck, EncoderCheck
+from seqmed.streams.columns import AllColumnsCheck, EncoderCheck
 from seqmed.streams.dialects import Dialect
 from seqmed.streams.faults import BadRow, Fault, Skipped, StreamError, StreamWarning
 from seqmed.streams.label_column import LabelColumn
@@ -15,7 +15,6 @@ from seqmed.streams.stream import Stream
 __all__ = [
     "AllColumnsCheck",
     "BadRow",
-    "CellCheck",
     "Dialect",
     "EncoderCheck",
     "Fault",

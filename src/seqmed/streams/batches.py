@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyarrow import compute, types
+from pyarrow import compute
 
-from seqmed.streams.faults import notice
 from seqmed.streams.label_column import LabelColumn, TextLabels
-from seqmed.streams.pieces import coded
+from seqmed.streams.pieces import coded, column_of
 from seqmed.streams.positions import Position
 from seqmed.tables.cells import cell_text
-from seqmed.tables.messages import shown
-
-# Recent values of the border column that are compared, to warn of rows that are not sorted.
-REMEMBERED = 1000
 
 
 class StreamBatch(NamedTuple):
@@ -102,37 +97,33 @@ class Borders:
     batch_by : a column; a batch ends where its value changes. None for no such column.
     batch_size : largest number of rows in a batch; None for no limit.
     first : smallest number of rows in the first batch.
-    warn : whether to warn of a value that occurs again.
 
     Attributes
     ----------
     held : rows of the current batch, counted by the caller.
     """
 
-    def __init__(self, batch_by: str | None, batch_size: int | None, first: int, warn: bool = True):
-        self._column, self._batch_size, self._first = batch_by, batch_size, first
-        self._recent: deque[str | None] = deque(maxlen=REMEMBERED)
-        self._warn = warn
+    def __init__(self, batch_by: str | None, batch_size: int | None, first: int):
+        self._batch_by, self._batch_size, self._first = batch_by, batch_size, first
+        self._last: str | None = None
         self.held = 0
 
     def next_batch(self) -> None:
         """Begin another batch."""
         self.held = self._first = 0
 
-    def cut(
-        self, cells: Any, good: NDArray[np.intp], name: str
-    ) -> Iterator[NDArray[np.intp] | None]:
+    def cut(self, cells: Any, good: NDArray[np.intp]) -> Iterator[NDArray[np.intp] | None]:
         """Yield rows for the current batch, and None where it is complete.
 
         Parameters
         ----------
         cells : array of the border column, ignored if there is none.
         good : the rows that may be used.
-        name : name of the input in messages.
         """
-        for key, run in self._runs(cells, good):
-            if self._changes(key, name) and self.held and self.held >= self._first:
+        for run, key in self._runs(cells, good):
+            if key != self._last and self.held and self.held >= self._first:
                 yield None
+            self._last = key
             while run.size:
                 free = run.size
                 if self._batch_size is not None:
@@ -144,32 +135,16 @@ class Borders:
 
     def _runs(
         self, cells: Any, good: NDArray[np.intp]
-    ) -> Iterator[tuple[str | None, NDArray[np.intp]]]:
-        """Yield the good rows, split where the value of the column changes."""
-        if not good.size:
-            return
-        if self._column is None:
-            yield None, good
+    ) -> Iterator[tuple[NDArray[np.intp], str | None]]:
+        """Yield the good rows with the value of the column, split where it changes."""
+        if self._batch_by is None or not good.size:
+            yield good, None
             return
         codes, values = coded(cells)
-        keys = [cell_text(value) for value in values]
-        distinct = {key: place for place, key in enumerate(dict.fromkeys(keys))}
-        codes = np.array([distinct[key] for key in keys])[codes][good]
-        for run in np.split(np.arange(good.size), np.flatnonzero(np.diff(codes)) + 1):
-            yield list(distinct)[codes[run[0]]], good[run]
-
-    def _changes(self, key: str | None, name: str) -> bool:
-        """Whether a value of the column differs from the one before."""
-        if self._column is None or (self._recent and key == self._recent[-1]):
-            return False
-        if key in self._recent and self._warn:
-            self._warn = False
-            notice(
-                f"{name}: {shown(key)} occurs again in column {self._column!r} and begins another "
-                "batch: sort the rows by this column to have one batch for each value."
-            )
-        self._recent.append(key)
-        return True
+        keys = np.array([cell_text(value) for value in values], dtype=object)[codes[good]]
+        starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+        for start, stop in pairwise([*starts.tolist(), good.size]):
+            yield good[start:stop], keys[start]
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -185,54 +160,37 @@ def selected_rows(table: Any, rows: NDArray[np.intp]) -> Any:
 def stacked(tables: Sequence[Any]) -> Any:
     """Return the rows of some tables as one.
 
-    The columns are those of all tables, null where a table does not have them. A column of
-    integers and floats is one of floats; other columns of several types become texts. Metadata are
-    those of the first table.
+    The columns are those of all tables, null where a table does not have them. A column of several
+    types gets a common type, such as floats for integers and floats, or becomes one of texts.
+    Metadata are those of the first table.
     """
-    first = tables[0].schema
-    if all(table.schema.equals(first) for table in tables[1:]):
-        return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
-    names = dict.fromkeys(name for table in tables for name in table.column_names)
-    kinds: dict[str, set[Any]] = {name: set() for name in names}
-    for table in tables:
-        for field in table.schema:
-            if not types.is_null(field.type):
-                kinds[field.name].add(field.type)
-    columns = []
-    for name in names:
-        kind = common_type(kinds[name])
-        arrays = [
-            as_type(chunk, kind)
-            for table in tables
-            for chunk in (
-                table.column(name).chunks
-                if name in table.column_names
-                else [pa.nulls(table.num_rows)]
-            )
-        ]
-        columns.append(pa.chunked_array(arrays, kind))
-    return pa.table(columns, names=list(names)).replace_schema_metadata(first.metadata)
+    if all(table.schema.equals(tables[0].schema) for table in tables[1:]):
+        return pa.concat_tables(tables)
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        names = dict.fromkeys(name for table in tables for name in table.column_names)
+        mixed = [name for name in names if not have_common_type(name, tables)]
+    return pa.concat_tables(
+        [with_texts(table, mixed) for table in tables], promote_options="permissive"
+    )
 
 
-def common_type(kinds: set[Any]) -> Any:
-    """Return the type of a column that has cells of some types."""
-    if len(kinds) <= 1:
-        return next(iter(kinds), pa.null())
-    if all(types.is_integer(kind) for kind in kinds) and pa.uint64() not in kinds:
-        return pa.int64()
-    if all(types.is_floating(kind) or types.is_integer(kind) for kind in kinds):
-        return pa.float64()  # large integers are rounded
-    return pa.string()
+def have_common_type(name: str, tables: Sequence[Any]) -> bool:
+    """Whether the cells of a column in some tables can be stored as one type."""
+    parts = [table.select([name]) for table in tables if name in table.column_names]
+    try:
+        pa.concat_tables(parts, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return False
+    return True
 
 
-def as_type(column: Any, kind: Any) -> Any:
-    """Return a column in the common type of several; see `cell_text` for texts."""
-    if column.type == kind:
-        return column
-    if types.is_null(column.type):
-        return pa.nulls(len(column), kind)
-    if not types.is_string(kind):
-        return column.cast(kind, safe=False)
-    codes, values = coded(column)
-    texts = pa.array([cell_text(value) for value in values], pa.string())
-    return compute.take(texts, pa.array(codes))
+def with_texts(table: Any, names: Sequence[str]) -> Any:
+    """Return a table in which some columns are texts; see `cell_text`."""
+    for name in set(names).intersection(table.column_names):
+        codes, values = coded(column_of(table, name, table.num_rows))
+        texts = pa.array([cell_text(value) for value in values], pa.string())
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, compute.take(texts, pa.array(codes)))
+    return table

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from seqmed.streams.faults import Fault, StreamError, notice
 from seqmed.streams.label_column import LabelColumn, TextLabels, labels_in
@@ -23,11 +24,14 @@ class InputColumns:
     ----------
     sources : names of the inputs in messages.
     label : name of the label column; None if there are no labels.
+    label_required : whether the first input must have the label column.
     needed : columns that were chosen before the first input.
     """
 
-    def __init__(self, sources: Sequence[str], label: str | None, needed: Sequence[str]):
-        self._sources, self._label = sources, label
+    def __init__(
+        self, sources: Sequence[str], label: str | None, label_required: bool, needed: Sequence[str]
+    ):
+        self._sources, self._label, self._label_required = sources, label, label_required
         self._known: set[str] = set()  # columns of the inputs that were checked
         self._beside_label = set(needed)  # columns of inputs that have the label column too
         self._checked: set[int] = set()
@@ -42,95 +46,73 @@ class InputColumns:
         table : the open input.
         needed : the columns that it must have.
         """
-        source, names = self._sources[number], table.names
-        self.check_label(number, names)
+        self.check_label(number, table)
         if number in self._checked:
             return
         self._checked.add(number)
-        if table.complete:
-            refuse_absent(needed, names, source)
-            old = {*self._known, *needed, self._label}
-            new = [name for name in names if name not in old] if self._known else []
-            if new:
-                listing = listed([shown(name) for name in new])
-                notice(f"{source}: columns that are not in the first file are ignored: {listing}.")
-        else:
-            refuse_misspelled(needed, names, source)
-        self._known |= set(names)
+        refuse_absent(needed, table, self._sources[number])
+        old = {*self._known, *needed, self._label}
+        new = [shown(name) for name in table.names if name not in old]
+        if new and self._known and table.complete:
+            notice(
+                f"{self._sources[number]}: columns that are not in the first file are ignored: "
+                f"{listed(new)}."
+            )
+        self._known |= set(table.names)
 
-    def check_label(self, number: int, names: Sequence[str]) -> None:
+    def check_label(self, number: int, table: Table) -> None:
         """Refuse an input with a misspelled label column; tell of an input without labels."""
         if self._label is None or number in self._checked_labels:
             return
+        first = not self._checked_labels
         self._checked_labels.add(number)
-        if self._label in names:
-            self._beside_label |= set(names)
+        if self._label in table.names:
+            self._beside_label |= set(table.names)
             return
-        source = self._sources[number]
-        others = [each for each in names if each not in self._beside_label]
+        missing = f"{self._sources[number]} has no column {self._label!r}"
+        others = [each for each in table.names if each not in self._beside_label]
         meant = similar_name(self._label, others)
         if meant is not None:
             raise StreamError(
-                f"{source} has no column {self._label!r}: did you mean {meant!r}? To learn the "
-                "file as unlabeled, rename this column."
+                f"{missing}: did you mean {meant!r}? To learn the file as unlabeled, rename this "
+                "column."
             )
-        notice(f"{source}: no column {self._label!r}, so its rows are unlabeled.")
+        if first and self._label_required and table.complete:
+            raise StreamError(
+                f"{missing} (it has {listed(list(map(shown, table.names)))}): check --label. If "
+                "there are no labels yet, pass --no-labels."
+            )
+        notice(f"{self._sources[number]}: no column {self._label!r}, so its rows are unlabeled.")
 
 
-def refuse_absent(needed: Sequence[str], names: Sequence[str], source: str) -> None:
-    """Refuse an input in which columns are missing; suggest a similar name."""
-    present = set(names)
-    for name in needed:
-        if name not in present:
-            meant = similar_name(name, names)
-            if meant is not None:
-                raise StreamError(f"{source} has no column {name!r}: did you mean {meant!r}?")
-            found = listed([shown(each) for each in names])
+def refuse_absent(needed: Sequence[str], table: Table, source: str) -> None:
+    """Refuse an input in which columns are missing or misspelled.
+
+    Columns that are not in the first rows of JSON lines may come later: tell of them.
+    """
+    present = set(table.names)
+    missing = [name for name in needed if name not in present]
+    for name in missing:
+        meant = similar_name(name, [each for each in table.names if each not in needed])
+        if meant is not None:
+            raise StreamError(f"{source} has no column {name!r}: did you mean {meant!r}?")
+        if table.complete:
+            found = listed(list(map(shown, table.names)))
             raise StreamError(
                 f"{source} has no column {name!r} (it has {found}): check the name, or the file."
             )
-
-
-def refuse_misspelled(needed: Sequence[str], names: Sequence[str], source: str) -> None:
-    """Refuse a misspelled column of JSON lines; tell of columns that are not in the first rows."""
-    missing = [name for name in needed if name not in names]
-    for name in missing:
-        meant = similar_name(name, [each for each in names if each not in needed])
-        if meant is not None:
-            raise StreamError(f"{source} has no column {name!r}: did you mean {meant!r}?")
     if missing:
-        listing = listed([shown(name) for name in missing])
+        listing = listed(list(map(shown, missing)))
         notice(f"{source}: the first rows have no {listing}: their cells are missing.")
 
 
 # -- cells -----------------------------------------------------------------------------------------
 
 
-class CellCheck(Protocol):
-    """Chooses the columns of a stream from its first batch, and finds cells that cannot be used."""
-
-    def needed(self) -> tuple[str, ...] | None:
-        """Return the columns that every file must have; None before they are chosen."""
-
-    def decide(self, table: Any) -> None:
-        """Choose the columns by the rows of the first batch, a table of all columns.
-
-        Called once, if `needed` returns None.
-        """
-
-    def used(self) -> tuple[str, ...] | None:
-        """Return the columns that are used; None before `decide`. Cells of others are never bad."""
-
-    def checked(self, table: Any) -> tuple[Any, dict[int, Fault]]:
-        """Return a table of the columns, and the faults of rows with bad cells by their index.
-
-        The cells of the returned table may have other types, with which an encoder need not parse
-        them again.
-        """
-
-
 class EncoderCheck:
-    """A `CellCheck` by the encoder of a model.
+    """Chooses the columns of a stream from its first batch, and finds cells that cannot be used.
+
+    The encoder of a model decides both.
 
     Parameters
     ----------
@@ -143,17 +125,28 @@ class EncoderCheck:
         self._kinds: tuple[ColumnKind, ...] = ()
 
     def needed(self) -> tuple[str, ...] | None:
+        """Return the columns that every file must have; None before they are chosen."""
         encoder = self._encoder()
         return encoder.needed_ if hasattr(encoder, "encoding_") else None
 
     def decide(self, table: Any) -> None:
+        """Choose the columns by the rows of the first batch, a table of all columns.
+
+        Called once, if `needed` returns None.
+        """
         self._kinds = self._encoder().decided_kinds(table)
 
     def used(self) -> tuple[str, ...] | None:
+        """Return the columns that are used; None before `decide`. Cells of others are never bad."""
         chosen = tuple(each.name for each in self._kinds if each.kind != DROP)
         return self.needed() or chosen or None
 
     def checked(self, table: Any) -> tuple[Any, dict[int, Fault]]:
+        """Return a table of the columns, and the faults of rows with bad cells by their index.
+
+        The cells of the returned table may have other types, with which an encoder need not parse
+        them again.
+        """
         encoder = self._encoder()
         if hasattr(encoder, "encoding_"):
             table, bad = encoder.typed(table)
@@ -202,7 +195,7 @@ class CheckedPiece(NamedTuple):
 
 
 class PieceReader:
-    """Reads the columns that a stream needs, and checks their cells.
+    """Chooses the columns that a stream needs, and checks their cells.
 
     Parameters
     ----------
@@ -216,7 +209,7 @@ class PieceReader:
     def __init__(
         self,
         label: LabelColumn | None,
-        check: CellCheck | None,
+        check: EncoderCheck | None,
         batch_by: str | None,
         keep: Sequence[str],
         keep_optional: Sequence[str],
@@ -228,74 +221,52 @@ class PieceReader:
     @property
     def required(self) -> tuple[str, ...]:
         """The columns that an input must have."""
-        return (*(self._wanted.columns or ()), *self._required)
+        return (*(self.wanted.columns or ()), *self._required)
 
     @property
-    def _wanted(self) -> Wanted:
+    def wanted(self) -> Wanted:
         """The columns to read."""
         label = [] if self._label is None else [self._label.name]
         needed = None if self._check is None else self._check.needed()
         return Wanted(needed, tuple(dict.fromkeys([*label, *self._required, *self.kept])))
 
-    def read(self, piece: Piece) -> CheckedPiece:
-        """Read a piece, check its cells, and read its labels."""
-        size, (table, found) = piece.ends.size, piece.read(self._wanted)
+    def checked(self, piece: Piece, cells: Cells) -> CheckedPiece:
+        """Return the cells of a piece, checked, and its labels."""
         used = None if self._check is None else self._check.used()
-        faults = self._faults_of(used, found, piece)
-        features = self._features(table)
-        if self._check is not None and size:
+        found = self.unchecked(piece, cells, used)
+        features, faults, labels = found.features, found.faults, None
+        if self._check is not None:
             features, bad_cells = self._check.checked(features)
             for row, fault in bad_cells.items():
                 faults.setdefault(row, fault._replace(line=piece.line_of(row)))
-        labels = None
         if self._label is not None:
-            labels = labels_in(column_of(table, self._label.name, size), self._label)
-        return CheckedPiece(table, features, labels, self._borders(table, size), faults)
+            column = column_of(found.table, self._label.name, piece.ends.size)
+            labels = labels_in(column, self._label)
+        return found._replace(features=features, labels=labels)
 
-    def read_unchosen(self, piece: Piece) -> tuple[CheckedPiece, Piece]:
-        """Read a piece before the columns are chosen, and return it with the cells that were read.
-
-        A fault in a column that may be chosen is none yet.
-        """
-        cells = piece.read(self._wanted)
-        borders = self._borders(cells.table, piece.ends.size)
-        faults = self._faults_of((), cells.faults, piece)
-        checked = CheckedPiece(cells.table, self._features(cells.table), None, borders, faults)
-        return checked, piece._replace(read=partial(chosen_cells, cells))
-
-    def _faults_of(
-        self, used: Sequence[str] | None, found: Iterable[tuple[int, Fault]], piece: Piece
-    ) -> dict[int, Fault]:
-        """Return the first fault of each row, with its line.
+    def unchecked(
+        self, piece: Piece, cells: Cells, used: Sequence[str] | None = ()
+    ) -> CheckedPiece:
+        """Return the cells of a piece without labels, and the first fault of each row.
 
         Faults are of whole rows, of the ``used`` columns (None for all), and of other columns that
-        the stream needs.
+        the stream needs: a fault in a column that may be chosen later is none yet.
         """
-        needed = None if used is None else {None, *used, *self._wanted.others}
+        wanted, size = self.wanted, piece.ends.size
+        needed = None if used is None else {None, *used, *wanted.others}
         faults: dict[int, Fault] = {}
-        for row, fault in found:
+        for row, fault in cells.faults:
             if row not in faults and (needed is None or fault.column in needed):
                 faults[row] = fault._replace(line=piece.line_of(row))
-        return faults
-
-    def _features(self, table: Any) -> Any:
-        """Return the columns of a table that a batch has: the needed ones, or all but the label."""
-        needed = self._wanted.columns
-        if needed is not None:
+        table = cells.table.select(wanted.of(cells.table.column_names))
+        if wanted.columns is None:
+            label = None if self._label is None else self._label.name
+            features = table.select([name for name in table.column_names if name != label])
+        else:
             present = set(table.column_names)
-            for name in needed:
+            for name in wanted.columns:
                 if name not in present:
-                    table = table.append_column(name, column_of(table, name, table.num_rows))
-            return table.select(list(needed))
-        label = None if self._label is None else self._label.name
-        return table.select([name for name in table.column_names if name != label])
-
-    def _borders(self, table: Any, size: int) -> Any:
-        """Return the cells of the border column, None without such a column."""
-        return None if self._batch_by is None else column_of(table, self._batch_by, size)
-
-
-def chosen_cells(cells: Cells, wanted: Wanted) -> Cells:
-    """Return the wanted columns of cells that have been read."""
-    table = cells.table
-    return Cells(table.select(wanted.of(table.column_names)), cells.faults)
+                    table = table.append_column(name, pa.nulls(size))
+            features = table.select(list(wanted.columns))
+        borders = None if self._batch_by is None else column_of(table, self._batch_by, size)
+        return CheckedPiece(table, features, None, borders, faults)

@@ -1,13 +1,13 @@
 """Comma-separated values, and other separators.
 
 pyarrow reads many rows at once. Rows that it cannot read, or would read differently from `Grammar`,
-are found first and read one by one. Both ways give the same values for a good row. The
-`invalid_row_handler` of pyarrow sees only rows with a wrong number of fields, which are as quickly
-counted here.
+are written as it reads them first. The `invalid_row_handler` of pyarrow sees only rows with a wrong
+number of fields, which are as quickly counted here.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -21,29 +21,35 @@ from seqmed.streams.dialects import (
     COMMA,
     NUMBER,
     POINT,
+    SEPARATORS,
     TAB,
     Dialect,
-    Grammar,
+    Records,
     find_number_style,
     find_separator,
-    take_excel_line,
     usual_numbers,
 )
 from seqmed.streams.faults import FIELDS, QUOTES, Fault, StreamError
-from seqmed.streams.inputs import UTF8, check_limit
+from seqmed.streams.inputs import UTF8
 from seqmed.streams.pieces import (
+    LITTLE,
     MARK,
+    SAMPLE,
     Cells,
-    Chunk,
+    Ends,
+    Piece,
     Text,
     TextTable,
     Wanted,
     check_column_names,
-    column_of,
     decoded_texts,
     places,
+    without_blank,
 )
 from seqmed.tables.messages import shown
+
+# The first line by which Excel is told the separator.
+EXCEL = re.compile(rb"sep=([^\w\s\"]|\t)\r?\n", re.IGNORECASE)
 
 
 class Delimited(TextTable):
@@ -58,29 +64,23 @@ class Delimited(TextTable):
     tell : receives a line if the detected dialect is not the default.
     """
 
-    complete = True
-
     def __init__(
         self, text: Text, kind: str, encoding: str, chosen: Dialect, tell: Callable[[str], None]
     ):
         default = TAB if kind == "tsv" else COMMA
-        while not (text.at_end or text.buffer.count(b"\n") > 1 or len(text.buffer) > 2**16):
+        while not (text.at_end or text.buffer.count(b"\n") > 1 or len(text.buffer) > LITTLE):
             text.fill()  # a header and a row, from which the dialect is detected
-        excel, named = take_excel_line(text)
-        separator = chosen.sep or named or find_separator(text, default)
+        excel = EXCEL.match(text.buffer, text.head)
+        if excel is not None:
+            text.head = excel.end()
+        named = chosen.sep or (excel and excel[1].decode())
+        candidates = (named,) if named else (default, *SEPARATORS)
+        records = {each: first_records(text, Grammar(each)) for each in candidates}
+        separator = find_separator(records, candidates[0])
         self._grammar = Grammar(separator)
         super().__init__(text, self._grammar.split)
-        self._style = self._number_style(chosen)
-        first = text.peek(self._grammar.split, 1)
-        record = first.record(0) if first.ends.size else text.buffer[: inputs.ROW_BYTES]
-        self._check_width(record)
-        self._head = text.mark + excel + text.take(len(first.raw))
-        if b"\r" in record.strip(b"\r\n") and self._grammar.fields(record) is None:
-            raise StreamError(
-                f"{text.name}: the first line contains a carriage return: convert the line ends to "
-                "\\n."
-            )
-        self.names = self._read_header(record) if first.ends.size else ()
+        self._style = find_number_style(records[separator], separator, chosen)
+        self.names = self._take_header()
         detected = Dialect(
             None if separator in (default, chosen.sep) else separator,
             None if self._style[0] in (POINT, chosen.decimal) else self._style[0],
@@ -90,26 +90,17 @@ class Delimited(TextTable):
         if detected != Dialect():
             tell(f"{text.name}: read with {detected} (detected from the first lines).")
 
-    def _number_style(self, chosen: Dialect) -> tuple[str, str]:
-        """Return the decimal character and the thousands separator, chosen or detected."""
-        if chosen.decimal is not None and chosen.thousands is not None:
-            return chosen.decimal, chosen.thousands
-        decimal, thousands = find_number_style(self._text, self._grammar.delimiter, chosen.decimal)
-        if chosen.thousands is not None:
-            thousands = chosen.thousands
-            decimal = POINT if decimal == thousands else decimal
-        return decimal, thousands
-
-    def _check_width(self, record: bytes) -> None:
-        """Refuse a header with too many fields before it is split."""
-        count = record.count(self._grammar.delimiter.encode()) + 1
-        if count > inputs.COLUMNS and b'"' in record:
-            count = int(self._grammar.separators(record).size) + 1
-        check_limit("{} columns", count, inputs.COLUMNS, self._text.name)
-
-    def _read_header(self, record: bytes) -> tuple[str, ...]:
-        where = f"{self._text.name}: the first line"
-        fields = self._grammar.fields(record)
+    def _take_header(self) -> tuple[str, ...]:
+        """Return the column names in the first line, none if there is no line."""
+        text = self._text
+        first = text.first(self._grammar.split, 1)
+        record = first.record(0) if first.ends.size else text.buffer[text.head :]
+        text.head += len(first.raw)
+        fields, where = self._grammar.fields(record), f"{text.name}: the first line"
+        if fields is None and b"\r" in record.strip(b"\r\n"):
+            raise StreamError(f"{where} contains a carriage return: convert the line ends to \\n.")
+        if not first.ends.size:
+            return ()
         try:
             names = [field.decode().strip() for field in fields or ()]
         except UnicodeDecodeError:
@@ -135,148 +126,202 @@ class Delimited(TextTable):
             )
         return check_column_names(names, self._text.name)
 
-    def _cells(self, chunk: Chunk, wanted: Wanted) -> Cells:
-        names = wanted.of(self.names)
-        table, faults = Records(self._grammar, self.names, names, chunk).read()
-        if self._style != (POINT, ""):
-            for place, name in enumerate(table.column_names):
-                if name not in wanted.others:
-                    usual = usual_numbers(table.column(place), *self._style)
-                    table = table.set_column(place, name, usual)
-        return Cells(table, faults)
-
-
-class Records:
-    """Reads the records of a chunk.
-
-    Parameters
-    ----------
-    grammar : the grammar of the text.
-    names : all columns.
-    chosen : the columns to read.
-    chunk : the records.
-    """
-
-    def __init__(self, grammar: Grammar, names: tuple[str, ...], chosen: list[str], chunk: Chunk):
-        self._grammar, self._names, self._chosen = grammar, names, chosen
-        self._chunk = chunk
-
-    def read(self) -> Cells:
-        """Return all rows as a table, and the faults of bad ones."""
-        sizes = np.diff(self._chunk.ends, prepend=0)
-        if sizes.size and self._chosen and sizes.max() <= inputs.CELL_BYTES:
-            table = self._read_at_once(self._chunk.raw, self._chunk.ends, pa.string())
-            if table is not None:
-                return Cells(table, [])
-        return self._read_with_faults()
-
-    def _read_with_faults(self) -> Cells:
-        """Return all rows as a table, those that pyarrow cannot read one by one."""
-        strange, chunk = self._strange(), self._chunk
-        rows = np.flatnonzero(~strange)
-        records = list(map(chunk.record, rows.tolist()))
-        raw, ends = b"".join(records), np.cumsum([0, *map(len, records)])[1:]
-        if rows.size:
-            wrong = self._field_counts(raw, ends) != len(self._names)
-            if wrong.any():
-                strange[rows[wrong]] = True
-                rows = rows[~wrong]
-                raw = b"".join(
-                    record for record, bad in zip(records, wrong, strict=True) if not bad
-                )
-        table = self._read_at_once(raw, ends[: rows.size], pa.binary()) if self._chosen else None
-        if table is None and self._chosen:
-            strange[:] = True
-        alone = np.flatnonzero(strange)
-        cells, faults = self._read_each(alone)
-        if table is not None:
-            order = np.argsort(np.concatenate([rows, alone]))
-            cells = pa.concat_tables([table, cells]).take(pa.array(order))
+    def cells(self, piece: Piece, wanted: Wanted) -> Cells:
+        names, sizes = wanted.of(self.names), np.diff(piece.ends, prepend=0)
+        table, faults = None, list[tuple[int, Fault]]()
+        if sizes.size and sizes.max() <= inputs.CELL_BYTES and self._grammar.are_regular(piece.raw):
+            try:
+                table = self._parsed(piece.raw, names, pa.string())
+            except pa.ArrowInvalid:
+                table = None  # has rows with a wrong number of fields, or is not UTF-8
+        if table is None or table.num_rows != sizes.size:
+            raw, faults = self._mended(piece)
+            table = self._parsed(raw, names, pa.binary())
         columns = []
-        for name in self._chosen:
-            column, bad = decoded_texts(column_of(cells, name, cells.num_rows), name)
+        for name, column in zip(names, table.columns, strict=False):  # one more if none is wanted
+            if column.type == pa.binary():
+                column, bad = decoded_texts(column.combine_chunks(), name)
+                faults += bad
+            if self._style != (POINT, "") and name not in wanted.others:
+                column = usual_numbers(column, *self._style)
             columns.append(column)
-            faults += bad
-        return Cells(pa.table(columns, schema=self._schema(pa.string())), faults)
+        return Cells(pa.table(columns, names=names), faults)
 
-    def _schema(self, kind: Any) -> Any:
-        return pa.schema([(name, kind) for name in self._chosen])
-
-    def _strange(self) -> NDArray[np.bool_]:
-        """Return a mask of the records that pyarrow would read differently from `Grammar`."""
-        raw, ends = self._chunk.raw, self._chunk.ends
-        strange = np.zeros(ends.size, dtype=bool)
-        for character in ('"', "\r"):
-            found = np.searchsorted(ends, places(raw, character), side="right")
-            strange[np.unique(found[found < ends.size])] = True
-        if MARK in raw:
-            strange[:] = True
-        for row in np.flatnonzero(strange).tolist():
-            record = self._chunk.record(row)
-            strange[row] = not self._grammar.is_regular(record) or record.startswith(MARK)
-        return strange
-
-    def _field_counts(self, raw: bytes, ends: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the number of fields of records with regular quotes."""
-        return np.diff(np.searchsorted(self._grammar.separators(raw), ends), prepend=0) + 1
-
-    def _read_each(self, rows: NDArray[np.intp]) -> tuple[Any, list[tuple[int, Fault]]]:
-        """Return rows read one by one, of bytes; all cells of a broken row are null."""
-        faults: list[tuple[int, Fault]] = []
-        columns: list[list[bytes | None]] = [[] for _ in self._chosen]
-        for row in rows.tolist():
-            fields, fault = self._read_one(self._chunk.record(row))
-            if fault is not None:
-                faults.append((row, fault))
-            found = dict(zip(self._names, fields, strict=True)) if fields else {}
-            for name, column in zip(self._chosen, columns, strict=True):
-                column.append(found.get(name) or None)
-        arrays = [pa.array(column, pa.binary()) for column in columns]
-        return pa.table(arrays, schema=self._schema(pa.binary())), faults
-
-    def _read_one(self, record: bytes) -> tuple[list[bytes], Fault | None]:
-        """Return the fields of a record, none if it is broken, and the fault."""
-        separator, width = self._grammar.delimiter.encode(), len(self._names)
-        simple = b'"' not in record and b"\r" not in record.removesuffix(b"\r\n")
-        count = record.count(separator) + 1
-        fields = None if simple and count != width else self._grammar.fields(record)
-        if fields is None and not simple:
-            return [], Fault(QUOTES, None, shown(record))
-        if fields is None or len(fields) != width:
-            got = f"{count if fields is None else len(fields)} for {width} columns: {shown(record)}"
-            return [], Fault(FIELDS, None, got)
-        return fields, None
-
-    def _read_at_once(self, raw: bytes, ends: NDArray[np.int64], kind: Any) -> Any:
-        """Return records as a table; None if pyarrow would read them differently.
-
-        Parameters
-        ----------
-        raw : the records.
-        ends : (n,) the end of every record.
-        kind : type of the columns: texts, or bytes if they may not be UTF-8.
-        """
-        if not ends.size or raw.startswith(MARK):
-            return None
-        if b"\r" in raw and raw.count(b"\r") > raw.count(b"\r\n"):
-            return None
+    def _parsed(self, raw: bytes, names: list[str], kind: Any) -> Any:
+        """Return some columns of regular records, as texts or as bytes that may not be UTF-8."""
         quoted = b'"' in raw
-        if quoted and not self._grammar.are_closed(raw):
-            return None
-        read = csv.ReadOptions(use_threads=False, block_size=len(raw) + 1, column_names=self._names)
+        read = csv.ReadOptions(use_threads=False, block_size=len(raw) + 1, column_names=self.names)
         parse = csv.ParseOptions(
             delimiter=self._grammar.delimiter,
             quote_char='"' if quoted else False,
             newlines_in_values=quoted,
         )
         convert = csv.ConvertOptions(
-            column_types=self._schema(kind),
-            include_columns=self._chosen,
+            column_types=dict.fromkeys(names, kind),
+            include_columns=names or self.names[:1],
             null_values=[""],
             strings_can_be_null=True,
         )
-        try:
-            table = csv.read_csv(pa.BufferReader(raw), read, parse, convert)
-        except pa.ArrowException:
-            return None
-        return table if table.num_rows == ends.size else None
+        return csv.read_csv(pa.BufferReader(raw), read, parse, convert)
+
+    def _mended(self, piece: Piece) -> tuple[bytes, list[tuple[int, Fault]]]:
+        """Return the records as pyarrow reads them, and the faults of broken ones.
+
+        A broken record is replaced by one of empty fields.
+        """
+        separator, width = self._grammar.delimiter.encode(), len(self.names)
+        empty = (separator * (width - 1) or b'""') + b"\n"
+        records = [piece.record(row).removesuffix(b"\n") + b"\n" for row in range(piece.ends.size)]
+        faults = []
+        plain = not any(special in piece.raw for special in (b'"', b"\r", MARK))
+        for row, record in enumerate(() if plain else records):
+            strange = b'"' in record or b"\r" in record[:-2] or record.startswith(MARK)
+            if strange and (record.startswith(MARK) or not self._grammar.is_regular(record)):
+                fields = self._grammar.fields(record)
+                if fields is None:
+                    faults.append((row, Fault(QUOTES, None, shown(piece.record(row)))))
+                quoted = [b'"' + field.replace(b'"', b'""') + b'"' for field in fields or ()]
+                records[row] = separator.join(quoted) + b"\n" if quoted else empty
+        ends = np.cumsum([len(record) for record in records])
+        found = np.searchsorted(self._grammar.separators(b"".join(records)), ends)
+        widths = np.diff(found, prepend=0) + 1
+        for row in np.flatnonzero(widths != width).tolist():
+            got = f"{widths[row]} for {width} columns: {shown(piece.record(row))}"
+            faults.append((row, Fault(FIELDS, None, got)))
+            records[row] = empty
+        return b"".join(records), faults
+
+
+def first_records(text: Text, grammar: Grammar) -> Records:
+    """Return the fields of the first line, and of the rows after it."""
+    first = text.first(grammar.split, SAMPLE + 1)
+    records = [grammar.fields(first.record(row)) or [] for row in range(first.ends.size)]
+    decoded = [[field.decode("utf-8", "replace") for field in record] for record in records]
+    return (decoded[0], decoded[1:]) if decoded else ([], [])
+
+
+# -- records and fields ----------------------------------------------------------------------------
+
+
+class Grammar:
+    """Grammar of records and fields, as in RFC 4180.
+
+    A quoted field may hold delimiters, line ends and doubled quotes. In a field that does not begin
+    with a quote, quotes are ordinary characters.
+
+    Parameters
+    ----------
+    delimiter : the character between fields.
+    """
+
+    def __init__(self, delimiter: str):
+        self.delimiter = delimiter
+
+        def pattern(text: bytes) -> re.Pattern[bytes]:
+            return re.compile(text.replace(b"D", re.escape(delimiter).encode()))
+
+        quoted, bare = rb'"((?:[^"]++|"")*+)"(D|\r?\n|\r?\Z)', rb'((?!")[^D\n]*+)(D|\n|\Z)'
+        self._field = pattern(quoted + b"|" + bare)
+        field = rb'(?:"(?:[^"\r]++|""|\r\n)*+"|[^"D\r\n]*+)'
+        self._regular = pattern(field + b"(?:D" + field + rb")*+(?:\r?\n)?")
+        self._edges = np.zeros(256, dtype=bool)
+        self._edges[[ord(delimiter), ord("\n")]] = True
+        self._unclosed = re.compile(rb'"(?:[^"]++|"")*+\Z')
+
+    def fields(self, record: bytes) -> list[bytes] | None:
+        """Return the fields of one record; None if its quotes or line ends are broken."""
+        found, end = self._scan(record, 0)
+        return found or None if end == len(record) else None
+
+    def split(self, raw: bytes, final: bool) -> Ends:
+        """Return the ends of records; see `Split`."""
+        ends = places(raw, "\n")
+        ends += 1
+        if b'"' in raw:
+            quotes = places(raw, '"')
+            unclosed = final and quotes.size % 2 == 1
+            if self._has_regular_quotes(raw, quotes) and not unclosed:
+                before = np.searchsorted(quotes, ends)
+                before &= 1
+                ends = ends[before == 0]
+            else:
+                ends = self._split_one_by_one(raw, final)
+        return without_blank(raw, ends, final)
+
+    def _has_regular_quotes(self, raw: bytes, quotes: NDArray[np.int64]) -> bool:
+        """Whether all quotes are at the edges of fields, or doubled within quoted fields."""
+        view = np.frombuffer(raw, np.uint8)
+        opening, closing = quotes[0::2], quotes[1::2]
+        doubled = opening[1:] == closing[: opening.size - 1] + 1
+        opens = self._edges[view[opening - 1]]
+        opens[:1] |= opening[:1] == 0
+        opens[1:] |= doubled
+        if not opens.all():
+            return False
+        after = view.take(closing + 1, mode="clip")
+        closes = self._edges[after]
+        closes[: doubled.size] |= doubled
+        closes[-1:] |= closing[-1:] + 1 == view.size  # the end of a text is a line end
+        if closes.all():
+            return True
+        second = view.take(closing + 2, mode="clip")
+        line_end = (second == ord("\n")) | (closing + 2 == view.size)
+        return bool((closes | ((after == ord("\r")) & line_end)).all())
+
+    def is_regular(self, record: bytes) -> bool:
+        """Whether pyarrow reads a record as `fields` does: quotes and line ends are as they should.
+
+        A quote within a field that does not begin with one is valid, but not regular.
+        """
+        return self._regular.fullmatch(record) is not None
+
+    def are_regular(self, raw: bytes) -> bool:
+        """Whether pyarrow reads all of some whole records as `fields` does."""
+        if raw.startswith(MARK) or (b"\r" in raw and raw.count(b"\r") > raw.count(b"\r\n")):
+            return False
+        if b'"' not in raw:
+            return True
+        quotes = places(raw, '"')
+        return quotes.size % 2 == 0 and self._has_regular_quotes(raw, quotes)
+
+    def separators(self, raw: bytes) -> NDArray[np.int64]:
+        """Return the positions of separators outside quotes."""
+        found = places(raw, self.delimiter)
+        if b'"' in raw:
+            found = found[np.searchsorted(places(raw, '"'), found) % 2 == 0]
+        return found
+
+    def _split_one_by_one(self, raw: bytes, final: bool) -> Ends:
+        """Return the ends of records; a record with broken quotes ends with its first line."""
+        ends, start = [], 0
+        while start < len(raw):
+            found, end = self._scan(raw, start)
+            still_open = found is None and end == len(raw)
+            if found is None:
+                end = raw.find(b"\n", start) + 1 or len(raw)
+            if not final and (still_open or raw[end - 1 : end] != b"\n"):
+                break
+            ends.append(end)
+            start = end
+        return np.array(ends, dtype=np.int64)
+
+    def _scan(self, raw: bytes, start: int) -> tuple[list[bytes] | None, int]:
+        """Return the fields of the record that begins at ``start``, and its end.
+
+        The list of fields is empty if a field has a carriage return, and None if quotes are wrong.
+        The end is then the length of ``raw`` if a quote is not closed, and -1 otherwise.
+        """
+        found, place, stray = [], start, False
+        while match := self._field.match(raw, place):
+            quoted, after_quote, bare, after_bare = match.groups()
+            last = (after_quote or after_bare) != self.delimiter.encode()
+            if quoted is not None:
+                found.append(quoted.replace(b'""', b'"'))
+            else:
+                bare = bare.removesuffix(b"\r") if last else bare
+                stray |= b"\r" in bare
+                found.append(bare)
+            place = match.end()
+            if last:
+                return ([] if stray else found), place
+        return None, len(raw) if self._unclosed.match(raw, place) else -1

@@ -1,7 +1,4 @@
-"""Input files and pipes: their order and formats, their bytes as UTF-8, and the limits on them.
-
-Limits are checked before memory is taken, except the size of a compressed record batch of Arrow.
-"""
+"""Input files and pipes: their order and formats, and their bytes as UTF-8."""
 
 from __future__ import annotations
 
@@ -22,8 +19,6 @@ from seqmed.tables.messages import listed
 BLOCK, MOST = 2**20, 2**13
 # Largest number of columns, and largest size of a row and of a cell in bytes.
 COLUMNS, ROW_BYTES, CELL_BYTES = 100_000, 2**24, 2**20
-# Largest ratio of decoded to stored bytes, and bytes that any input may expand to.
-EXPANSION, ALWAYS_ALLOWED = 200, 2**26
 
 PARQUET, ARROW = "parquet", "feather"
 FORMATS = ("csv", "tsv", "jsonl", PARQUET, ARROW)
@@ -51,9 +46,8 @@ MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-LONGEST_MARK = 4
-# Bytes that show the format or the encoding of an input.
-LONGEST_START = max(LONGEST_MARK, 6)
+# Number of bytes that show the format or the encoding of an input.
+START = 6
 
 
 class Input(NamedTuple):
@@ -179,74 +173,45 @@ class Bytes(NamedTuple):
 
     Parameters
     ----------
-    read : returns at most the given number of bytes, none at the end. A pipe returns the available
+    read : returns about the given number of bytes, none at the end. A pipe returns the available
         bytes, without waiting for a full block.
-    seek : moves to an offset.
     fraction : returns the fraction of the file that has been read, 0 to 1.
     start : the first bytes, which ``read`` returns again.
     """
 
     read: Callable[[int], bytes]
-    seek: Callable[[int], object]
     fraction: Callable[[], float]
-    start: bytes = b""
+    start: bytes
 
 
 @contextmanager
 def opened(source: Input) -> Iterator[Bytes]:
     """Open a file or pipe, and decompress it if necessary."""
     if source.path is None:
-        yield from_pipe(sys.stdin.buffer)
+        standard: Any = sys.stdin.buffer
+        yield with_start(standard.read1, lambda: 0.0)
         return
     with accessing(source.name):
         handle = io.BufferedReader(io.FileIO(source.path))
     with handle:
         if not source.resumable:
-            yield from_pipe(handle)
+            yield with_start(handle.read1, lambda: 0.0)
             return
-        size = os.fstat(handle.fileno()).st_size
-        with gzip.GzipFile(fileobj=handle) if source.compressed else handle as content:
-            read: Callable[[int], bytes] = content.read
-            if source.compressed:
-                read = counting(read, Allowance(source.name, size).spend)
+        size = max(os.fstat(handle.fileno()).st_size, 1)
+        content: Any = gzip.GzipFile(fileobj=handle) if source.compressed else handle
+        with content:
             with refusing(source.name, "text"):
-                start = content.read(LONGEST_START)
-                content.seek(0)
-            yield Bytes(read, content.seek, lambda: min(handle.tell() / max(size, 1), 1.0), start)
+                found = with_start(content.read, lambda: min(handle.tell() / size, 1.0))
+            yield found
 
 
-def counting(read: Callable[[int], bytes], count: Callable[[int], None]) -> Callable[[int], bytes]:
-    """Return a function like ``read`` that calls ``count`` with the number of bytes."""
-
-    def read_and_count(size: int) -> bytes:
-        block = read(size)
-        count(len(block))
-        return block
-
-    return read_and_count
-
-
-def read_exactly(read: Callable[[int], bytes], size: int) -> bytes:
-    """Return the next ``size`` bytes, fewer at the end; what is not there takes no memory."""
-    blocks, rest = [], size
-    while rest > 0 and (block := read(min(rest, BLOCK))):
-        blocks.append(block)
-        rest -= len(block)
-    return b"".join(blocks)
-
-
-def from_pipe(handle: Any) -> Bytes:
-    """Return a pipe; its first bytes are read to recognise the format, and returned again."""
+def with_start(read: Callable[[int], bytes], fraction: Callable[[], float]) -> Bytes:
+    """Return an open file or pipe with its first bytes."""
     start = b""
-    while len(start) < LONGEST_START and (block := handle.read1(LONGEST_START - len(start))):
+    while len(start) < START and (block := read(START - len(start))):
         start += block
     again = io.BytesIO(start)
-    return Bytes(
-        lambda size: again.read(size) or handle.read1(size), handle.seek, lambda: 0.0, start
-    )
-
-
-# -- encodings -------------------------------------------------------------------------------------
+    return Bytes(lambda size: again.read(size) or read(size), fraction, start)
 
 
 def as_utf8(content: Bytes, chosen: str | None, source: str) -> tuple[Bytes, str]:
@@ -261,8 +226,22 @@ def as_utf8(content: Bytes, chosen: str | None, source: str) -> tuple[Bytes, str
     encoding = encoding_of(content.start, chosen, source)
     if encoding == UTF8:
         return content, encoding
-    text = Transcoded(content.read, lambda: content.seek(0), encoding, source)
-    return Bytes(text.read, text.seek, content.fraction), encoding
+    decoder = codecs.getincrementaldecoder(encoding)()
+
+    def read(size: int) -> bytes:
+        while True:
+            block = content.read(size)
+            try:
+                text = decoder.decode(block, final=not block).encode()
+            except UnicodeError as error:
+                raise StreamError(
+                    f"{source} is not in {encoding} ({error.__class__.__name__}): name its "
+                    "encoding with --encoding, for example cp1252 or utf-8."
+                ) from None
+            if text or not block:
+                return text
+
+    return content._replace(read=read), encoding
 
 
 def known_encoding(name: str) -> str:
@@ -283,7 +262,7 @@ def encoding_of(start: bytes, chosen: str | None, source: str) -> str:
 
     Parameters
     ----------
-    start : the first bytes, at least `LONGEST_MARK` unless the text is shorter.
+    start : the first bytes, at least `START` unless the text is shorter.
     chosen : encoding that the user has chosen.
     source : name of the text for messages.
     """
@@ -314,62 +293,6 @@ def encodable(value: Any) -> bool:
     return True
 
 
-class Transcoded:
-    """Bytes of a text in another encoding, read as UTF-8.
-
-    Parameters
-    ----------
-    read : returns at most the given number of bytes, none at the end.
-    rewind : moves to the beginning of the text.
-    encoding : encoding of the text.
-    source : name of the text for messages.
-    """
-
-    def __init__(
-        self,
-        read: Callable[[int], bytes],
-        rewind: Callable[[], object],
-        encoding: str,
-        source: str,
-    ):
-        self._read, self._rewind = read, rewind
-        self._encoding, self._source = encoding, source
-        self._begin()
-
-    def _begin(self) -> None:
-        self._decoder = codecs.getincrementaldecoder(self._encoding)()
-        self._ready, self._ended = b"", False
-
-    def read(self, size: int) -> bytes:
-        """Return at most ``size`` bytes of UTF-8, none at the end."""
-        while not self._ready and not self._ended:
-            block = self._read(size)
-            self._ended = not block
-            try:
-                text = self._decoder.decode(block, final=self._ended)
-                self._ready = text.encode()
-            except UnicodeError as error:
-                raise StreamError(
-                    f"{self._source} is not in {self._encoding} ({error.__class__.__name__}): name "
-                    "its encoding with --encoding, for example cp1252 or utf-8."
-                ) from None
-        taken, self._ready = self._ready[:size], self._ready[size:]
-        return taken
-
-    def seek(self, offset: int) -> None:
-        """Move to an offset in the bytes of UTF-8."""
-        self._rewind()
-        self._begin()
-        while offset:
-            taken = self.read(offset if offset < 2**20 else 2**20)
-            if not taken:
-                return
-            offset -= len(taken)
-
-
-# -- limits ----------------------------------------------------------------------------------------
-
-
 def check_limit(what: str, got: int, limit: int, source: str) -> None:
     """Refuse an input that has more columns, or larger rows, than a limit allows."""
     if got > limit:
@@ -377,30 +300,3 @@ def check_limit(what: str, got: int, limit: int, source: str) -> None:
             f"{source} has {what.format(got)}, expected at most {limit}: check the file and its "
             "format."
         )
-
-
-class Allowance:
-    """Counts the decoded bytes of one input.
-
-    Parameters
-    ----------
-    source : name of the input for messages.
-    stored : size of the input in bytes.
-    """
-
-    def __init__(self, source: str, stored: int):
-        self.source = source
-        self._stored, self._decoded = stored, 0
-
-    def store(self, size: int) -> None:
-        """Add bytes that were read from a pipe, whose size is not known beforehand."""
-        self._stored += size
-
-    def spend(self, size: int) -> None:
-        """Count decoded bytes; refuse the input if there are too many."""
-        self._decoded += size
-        if self._decoded > max(ALWAYS_ALLOWED, EXPANSION * self._stored):
-            raise StreamError(
-                f"{self.source} expands to more than {EXPANSION} times its {self._stored} bytes: "
-                "check the file, or write it without compression."
-            )

@@ -17,11 +17,11 @@ from pyarrow import json as arrow_json
 
 from seqmed.streams import inputs
 from seqmed.streams.faults import INVALID_TEXT, JSON, LONG_CELL, NESTED, Fault, StreamError
-from seqmed.streams.inputs import Allowance, check_limit, encodable
+from seqmed.streams.inputs import check_limit, encodable
 from seqmed.streams.pieces import (
     SAMPLE,
     Cells,
-    Chunk,
+    Piece,
     Text,
     TextTable,
     Wanted,
@@ -33,9 +33,8 @@ from seqmed.tables.messages import shown
 
 # Larger integers are not exact as floats.
 EXACT = 2**53
-# Brackets in a row longer than a cell may be; a row with more of them is not read.
-BRACKETS = 100_000
-BYTES_OF_A_CELL = 16
+# Largest number of cells in a block of rows with different keys.
+CELLS = 2**24
 
 
 class JsonLines(TextTable):
@@ -45,21 +44,23 @@ class JsonLines(TextTable):
 
     def __init__(self, text: Text):
         super().__init__(text, line_ends)
-        text.peek(line_ends, 1)
-        if text.buffer.lstrip(b"\r\n").startswith(b"["):
+        first = text.first(line_ends, SAMPLE)
+        if text.buffer[text.head :].lstrip(b"\r\n").startswith(b"["):
             raise StreamError(
                 f"{text.name} begins with '[', expected an object on every line: convert the "
                 "array, for example with jq -c '.[]'."
             )
-        first = Objects(text.buffered(line_ends, SAMPLE), Wanted(), text.name)
-        self.names = check_column_names(first.read().table.column_names, text.name)
+        keys = dict.fromkeys(
+            key for found, _ in map(read_object, records_of(first)) for key in found
+        )
+        self.names = check_column_names(list(keys), text.name)
         self._types: dict[str, Any] = {}
 
-    def _cells(self, chunk: Chunk, wanted: Wanted) -> Cells:
-        table = self._read_at_once(chunk, wanted)
+    def cells(self, piece: Piece, wanted: Wanted) -> Cells:
+        table = self._read_at_once(piece, wanted)
         if table is not None:
             return Cells(table, [])
-        cells = Objects(chunk, wanted, self._text.name).read()
+        cells = self._read_each(piece, wanted)
         for field in cells.table.schema:
             both = {field.type, self._types.get(field.name, field.type)}
             wide = pa.float64() if both == {pa.int64(), pa.float64()} else field.type
@@ -67,16 +68,14 @@ class JsonLines(TextTable):
                 self._types[field.name] = wide
         return cells
 
-    def _read_at_once(self, chunk: Chunk, wanted: Wanted) -> Any:
+    def _read_at_once(self, piece: Piece, wanted: Wanted) -> Any:
         """Return the rows as a table; None if they have to be read one by one."""
         chosen = wanted.columns
         names = self._types if chosen is None else dict.fromkeys((*chosen, *wanted.others))
         if not names or not all(name in self._types for name in names):
             return None
-        sizes = np.diff(chunk.ends, prepend=0)
-        if not sizes.size or sizes.max() > inputs.CELL_BYTES:
-            return None
-        raw = whole_objects(chunk)
+        sizes = np.diff(piece.ends, prepend=0)
+        raw = whole_objects(piece) if sizes.max() <= inputs.CELL_BYTES else None
         if raw is None:
             return None
         # Two blocks, for two threads; a block holds at least one row.
@@ -93,20 +92,47 @@ class JsonLines(TextTable):
         exact = all(exact_numbers(table.column(name)) for name in names)
         return table if exact and table.num_rows == sizes.size else None
 
+    def _read_each(self, piece: Piece, wanted: Wanted) -> Cells:
+        """Return the rows as a table, read one by one, and the faults of bad ones."""
+        rows, faults = [], list[tuple[int, Fault]]()
+        for row, record in enumerate(records_of(piece)):
+            found, fault = read_object(record)
+            rows.append(found)
+            if fault is not None:
+                faults.append((row, fault))
+        if wanted.columns is None:
+            keys = dict.fromkeys(key for found in rows for key in found)
+            names = list(check_column_names(list(keys), self._text.name))
+            what = f"{len(names)} columns in {len(rows)} rows, which are {{}} cells"
+            check_limit(what, len(names) * len(rows), CELLS, self._text.name)
+        else:
+            names = list(dict.fromkeys((*wanted.columns, *wanted.others)))
+        columns = []
+        for name in names:
+            values, bad = single_values([found.get(name) for found in rows], name)
+            columns.append(typed_array(values))
+            faults += bad
+        return Cells(pa.table(columns, names=names), faults)
 
-def whole_objects(chunk: Chunk) -> bytes | None:
-    """Return the bytes of a chunk; None unless every line is UTF-8 and of the form ``{...}``.
+
+def records_of(piece: Piece) -> list[bytes]:
+    """Return the records of a piece."""
+    return [piece.record(row) for row in range(piece.ends.size)]
+
+
+def whole_objects(piece: Piece) -> bytes | None:
+    """Return the bytes of a piece; None unless every line is UTF-8 and of the form ``{...}``.
 
     Then no object can continue on the next line.
     """
-    raw = chunk.raw
+    raw = piece.raw
     view = np.frombuffer(raw, np.uint8)
-    starts = np.concatenate([[0], chunk.ends[:-1]])
-    last = chunk.ends - 1
+    starts = np.concatenate([[0], piece.ends[:-1]])
+    last = piece.ends - 1
     last = last - (view[last] == ord("\n"))
     last = last - (view[last] == ord("\r"))
     if not ((view[starts] == ord("{")) & (view[last] == ord("}"))).all():
-        records = [chunk.record(place).strip() for place in range(chunk.ends.size)]
+        records = [record.strip() for record in records_of(piece)]
         if not all(each.startswith(b"{") and each.endswith(b"}") for each in records):
             return None
         raw = b"\n".join(records)
@@ -126,113 +152,48 @@ def exact_numbers(column: Any) -> bool:
     return largest is None or not largest >= EXACT
 
 
-class Objects:
-    """Reads the records of a chunk one by one.
+def read_object(record: bytes) -> tuple[dict[str, Any], Fault | None]:
+    """Return the object on a line, an empty one and the fault if the line is bad."""
+    reason = JSON
+    try:
+        found = json.loads(record.decode())
+        if isinstance(found, dict):
+            return found, None
+    except UnicodeDecodeError:
+        reason = INVALID_TEXT
+    except (ValueError, RecursionError):
+        pass
+    return {}, Fault(reason, None, shown(record))
 
-    Parameters
-    ----------
-    chunk : the records.
-    wanted : the columns to read.
-    source : name of the text for messages.
-    """
 
-    def __init__(self, chunk: Chunk, wanted: Wanted, source: str):
-        self._chunk, self._source = chunk, source
-        names = () if wanted.columns is None else (*wanted.columns, *wanted.others)
-        self._all = wanted.columns is None
-        self._columns: dict[str, list[Any]] = {name: [] for name in names}
-        self._faults: list[tuple[int, Fault]] = []
-        self._cells = Allowance(source, len(chunk.raw))
-        sizes = np.diff(chunk.ends, prepend=0)
-        self._long = bool(sizes.size) and int(sizes.max()) > inputs.CELL_BYTES
-
-    def read(self) -> Cells:
-        """Return all rows as a table, and the faults of bad ones."""
-        size = self._chunk.ends.size
-        for row in range(size):
-            found = self._object(row)
-            check_limit("{} columns", len(found), inputs.COLUMNS, self._source)
-            for name, value in found.items():
-                column = self._columns.get(name)
-                if column is None and self._all:
-                    column = self._columns[name] = []
-                    check_limit("{} columns", len(self._columns), inputs.COLUMNS, self._source)
-                if column is not None:
-                    self._pad(column, row)
-                    column.append(value)
-        for column in self._columns.values():
-            self._pad(column, size)
-        arrays = [self._array(name, column) for name, column in self._columns.items()]
-        return Cells(pa.table(arrays, names=list(self._columns)), self._faults)
-
-    def _pad(self, column: list[Any], size: int) -> None:
-        """Fill a column with missing cells up to a row."""
-        missing = size - len(column)
-        if missing > 0:
-            self._cells.spend(BYTES_OF_A_CELL * missing)
-            column.extend([None] * missing)
-
-    def _object(self, row: int) -> dict[str, Any]:
-        """Return the object on a line, an empty one if the line is bad."""
-        record, found, reason = self._chunk.record(row), None, JSON
-        long = len(record) > inputs.CELL_BYTES
-        if long and record.count(b"[") + record.count(b"{") > BRACKETS:
-            self._add_fault(row, NESTED, None, shown(record[:100]))
-            return {}
-        try:
-            found = json.loads(record.decode())
-        except UnicodeDecodeError:
-            reason = INVALID_TEXT
-        except (ValueError, RecursionError):
-            pass
-        if not isinstance(found, dict):
-            self._add_fault(row, reason, None, shown(record))
-            return {}
-        return found
-
-    def _add_fault(self, row: int, reason: str, column: str | None, got: str) -> None:
-        self._faults.append((row, Fault(reason, column, got)))
-
-    def _array(self, name: str, values: list[Any]) -> Any:
-        """Return the values of a column as an array of pyarrow; a bad cell is null."""
-        if not encodable(name):
-            check_column_names([name], self._source)
-        kinds = set(map(type, values)) - {type(None)}
-        if not (kinds & {list, dict} or (str in kinds and self._long)):
-            try:
-                return typed_array(values, kinds)
-            except UnicodeEncodeError:
-                pass
-        values = [self._single(name, row, value) for row, value in enumerate(values)]
-        return typed_array(values, set(map(type, values)) - {type(None)})
-
-    def _single(self, name: str, row: int, value: Any) -> Any:
-        """Return a cell, None if it is nested, too long or cannot be encoded."""
+def single_values(values: list[Any], name: str) -> tuple[list[Any], list[tuple[int, Fault]]]:
+    """Return the cells of a column, None where they are nested, too long or no text; the faults."""
+    if not any(isinstance(value, str | list | dict) for value in values):
+        return values, []
+    faults = []
+    for row, value in enumerate(values):
         if isinstance(value, list | dict):
-            reason = NESTED
-        elif isinstance(value, str) and not encodable(value):
-            reason = INVALID_TEXT
-        elif (
-            isinstance(value, str)
-            and len(value) > inputs.CELL_BYTES // 4
-            and (len(value.encode()) > inputs.CELL_BYTES)
-        ):
-            self._add_fault(row, LONG_CELL, name, f"{len(value.encode())} bytes")
-            return None
+            fault = Fault(NESTED, name, shown(value))
+        elif not isinstance(value, str) or (value.isascii() and len(value) <= inputs.CELL_BYTES):
+            continue
+        elif not encodable(value):
+            fault = Fault(INVALID_TEXT, name, shown(value))
+        elif len(value.encode()) > inputs.CELL_BYTES:
+            fault = Fault(LONG_CELL, name, f"{len(value.encode())} bytes")
         else:
-            return value
-        self._add_fault(row, reason, name, shown(value))
-        return None
+            continue
+        faults.append((row, fault))
+    bad = {row for row, _ in faults}
+    return [None if row in bad else value for row, value in enumerate(values)], faults
 
 
-def typed_array(values: Sequence[Any], kinds: set[type]) -> Any:
-    """Return values of some types as an array: of one type if it is exact, else of texts."""
+def typed_array(values: Sequence[Any]) -> Any:
+    """Return cells as an array: of one type if it is exact, else of texts."""
+    kinds = set(map(type, values)) - {type(None)}
     if not kinds:
         return pa.nulls(len(values))
-    if kinds == {str}:
-        return pa.array(values, pa.string())
-    if kinds == {bool}:
-        return pa.array(values, pa.bool_())
+    if kinds in ({str}, {bool}):
+        return pa.array(values)
     if kinds <= {int, float}:
         largest = max((abs(value) for value in values if type(value) is int), default=0)
         if kinds == {int} and largest < 2**63:

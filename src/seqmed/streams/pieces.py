@@ -6,8 +6,8 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, NamedTuple, Protocol
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,21 +15,16 @@ from numpy.typing import NDArray
 from pyarrow import compute, types
 
 from seqmed.streams import inputs
-from seqmed.streams.faults import (
-    INVALID_TEXT,
-    LONG_CELL,
-    Fault,
-    StreamError,
-    notice,
-    refusing,
-)
-from seqmed.streams.inputs import Bytes, check_limit, encodable
+from seqmed.streams.faults import INVALID_TEXT, LONG_CELL, Fault, StreamError, notice, refusing
+from seqmed.streams.inputs import Bytes, Input, as_utf8, check_limit, encodable, opened
+from seqmed.streams.positions import BINARY, Cursor, FilePosition, changed, is_untouched
 from seqmed.tables.messages import shown
 
-# Rows that are read first, to detect the dialect or the columns.
-SAMPLE = 100
-STRAY_RETURN = re.compile(rb"\r(?!\n)")
+# Rows that are read first, to detect the dialect or the columns, and bytes in which they are
+# looked for.
+SAMPLE, LITTLE = 100, 2**16
 MARK = b"\xef\xbb\xbf"  # byte order mark
+BLANK = re.compile(rb"(?:\r?\n)*+")
 
 Ends = NDArray[np.int64]
 Split = Callable[[bytes, bool], Ends]
@@ -58,14 +53,6 @@ class Wanted(NamedTuple):
         return [name for name in names if name in chosen]
 
 
-class Start(NamedTuple):
-    """Where to begin in a file: rows, bytes and lines before it; see `FilePosition`."""
-
-    rows: int = 0
-    offset: int = 0
-    lines: int = 0
-
-
 class Cells(NamedTuple):
     """The values of consecutive rows.
 
@@ -80,21 +67,22 @@ class Cells(NamedTuple):
     faults: list[tuple[int, Fault]]
 
 
-class Piece(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Piece:
     """Consecutive rows of a file, including bad ones.
 
     Parameters
     ----------
-    read : function from the wanted columns to the values of the rows.
-    raw : the bytes that are hashed to recognise the rows of a text; none in binary formats.
     ends : (n,) the end of every row in ``raw``; bytes after the last one belong to no row.
-    line_of : returns the first line of a row, None in formats without lines.
+    raw : bytes of a text, including blank lines; none in binary formats.
+    line : number of the first line, from 1; None in binary formats.
+    batch : record batch of pyarrow; None for a text.
     """
 
-    read: Callable[[Wanted], Cells]
-    raw: bytes
-    ends: NDArray[np.int64]
-    line_of: Callable[[int], int | None] = lambda place: None
+    ends: Ends
+    raw: bytes = b""
+    line: int | None = None
+    batch: Any = None
 
     def part(self, first: int, last: int) -> memoryview:
         """Return the bytes of rows ``first`` to ``last - 1``, with those after the last row."""
@@ -102,11 +90,27 @@ class Piece(NamedTuple):
         stop = len(self.raw) if last == self.ends.size else self.ends[last - 1]
         return memoryview(self.raw)[start:stop]
 
+    def record(self, place: int) -> bytes:
+        """Return a row of a text with its line end, without blank lines before it."""
+        start = int(self.ends[place - 1]) if place else 0
+        return self.raw[start : int(self.ends[place])].lstrip(b"\r\n")
 
-class Table(Protocol):
+    def line_of(self, place: int) -> int | None:
+        """Return the number of the first line of a row, None in binary formats."""
+        if self.line is None:
+            return None
+        start = int(self.ends[place]) - len(self.record(place))
+        return self.line + int(np.searchsorted(self._line_ends, start))
+
+    @cached_property
+    def _line_ends(self) -> Ends:
+        return places(self.raw, "\n")
+
+
+class Table(ABC):
     """An open file or pipe.
 
-    Parameters
+    Attributes
     ----------
     names : its columns, in order.
     complete : whether these are all columns; JSON lines may have others later.
@@ -114,16 +118,23 @@ class Table(Protocol):
     """
 
     names: tuple[str, ...]
-    complete: bool
+    complete = True
+    deferred = False
 
-    @property
-    def deferred(self) -> bool: ...
+    @abstractmethod
+    def pieces(self, cursor: Cursor) -> Iterator[Piece]:
+        """Yield the rows after a cursor, which the caller moves. Called once."""
 
-    def pieces(self, start: Start) -> Iterator[Piece]:
-        """Yield the rows from ``start`` to the end; nothing if the file has no row. Called once."""
-
+    @abstractmethod
     def fraction(self) -> float:
         """Return the approximate fraction of the file that has been read, 0 to 1."""
+
+    @abstractmethod
+    def cells(self, piece: Piece, wanted: Wanted) -> Cells:
+        """Return the values of a piece."""
+
+
+# -- columns ---------------------------------------------------------------------------------------
 
 
 def column_of(table: Any, name: str, size: int) -> Any:
@@ -196,36 +207,6 @@ def check_column_names(names: Sequence[str], source: str) -> tuple[str, ...]:
 # -- records of a text -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Chunk:
-    """Whole records.
-
-    Parameters
-    ----------
-    raw : the bytes, including blank lines.
-    ends : (n,) the end of every record in ``raw``.
-    line : number of the first line, from 1.
-    """
-
-    raw: bytes
-    ends: Ends
-    line: int
-
-    def record(self, place: int) -> bytes:
-        """Return a record with its line end, without blank lines before it."""
-        start = int(self.ends[place - 1]) if place else 0
-        return self.raw[start : int(self.ends[place])].lstrip(b"\r\n")
-
-    def line_of(self, place: int) -> int:
-        """Return the number of the first line of a record."""
-        start = int(self.ends[place]) - len(self.record(place))
-        return self.line + int(np.searchsorted(self._line_ends, start))
-
-    @cached_property
-    def _line_ends(self) -> Ends:
-        return places(self.raw, "\n")
-
-
 class Text:
     """A buffered reader of records.
 
@@ -234,31 +215,31 @@ class Text:
 
     Parameters
     ----------
-    source : the open file, in UTF-8.
+    content : the open file, in UTF-8.
     name : name of the file in messages.
     grows : whether more may be written to the file. Then a last record without a line end may be
         incomplete, and is left for the next run.
 
     Attributes
     ----------
+    buffer : the bytes that were read and not taken.
+    head : size of the part of the buffer before the first row: a byte order mark and a header.
+    at_end : whether all bytes of the file have been read.
     deferred : whether a last record was left for the next run.
     """
 
-    def __init__(self, source: Bytes, name: str, grows: bool):
-        self.name = name
-        self.deferred = False
-        self._grows = grows
-        self.buffer = b""
-        self.at_end = False
-        self._source = source
+    def __init__(self, content: Bytes, name: str, grows: bool):
+        self.name, self._grows = name, grows
+        self._read, self.fraction = content.read, content.fraction
+        self.buffer, self.at_end, self.deferred = b"", False, False
         while len(self.buffer) < len(MARK) and not self.at_end:
             self.fill()
-        self.mark = self.take(len(MARK) if self.buffer.startswith(MARK) else 0)
+        self.head = len(MARK) if self.buffer.startswith(MARK) else 0
 
     def fill(self) -> None:
         """Read another block; as much as is buffered, so that long rows are read in linear time."""
         with refusing(self.name, "text"):
-            block = self._source.read(min(max(inputs.BLOCK, len(self.buffer)), inputs.ROW_BYTES))
+            block = self._read(min(max(inputs.BLOCK, len(self.buffer)), inputs.ROW_BYTES))
         self.at_end = not block
         self.buffer += block
 
@@ -267,116 +248,89 @@ class Text:
         taken, self.buffer = self.buffer[:size], self.buffer[size:]
         return taken
 
-    def jump(self, offset: int) -> None:
-        """Continue at another offset."""
-        with refusing(self.name, "text"):
-            self._source.seek(offset)
-        self.buffer, self.at_end = b"", False
+    def first(self, split: Split, count: int) -> Piece:
+        """Return the first records after the head, at most ``count``, and leave them in the buffer.
 
-    def peek(self, split: Split, count: int) -> Chunk:
-        """Return the first records, at most ``count``, and leave them in the buffer."""
+        Reads on until there is one. If there are two in the first `LITTLE` bytes, no others are
+        returned.
+        """
         while True:
-            chunk = self.buffered(split, count)
-            if chunk.ends.size == count or self.at_end or self._full:
-                return chunk
+            for size in (LITTLE, inputs.ROW_BYTES):
+                raw = self.buffer[self.head : self.head + size]
+                last = self._is_whole and self.head + size >= len(self.buffer)
+                full = len(raw) == inputs.ROW_BYTES
+                ends = split(raw, last or full)
+                if ends.size > (size == LITTLE):
+                    return Piece(ends[:count], raw[: ends[:count][-1]], 1)
+            if full or self.at_end:
+                return Piece(ends, b"", 1)
             self.fill()
 
-    def buffered(self, split: Split, count: int) -> Chunk:
-        """Return the first records that are in the buffer, at most ``count``."""
-        last = self._ended or self._full
-        blank = self._blank
-        ends = split(self.buffer[blank : max(inputs.ROW_BYTES, blank)], last)[:count] + blank
-        return Chunk(self.buffer[: ends[-1] if ends.size else 0], ends, 1)
+    def skip(self, cursor: Cursor) -> int | None:
+        """Read past the rows before a cursor, and return the number of lines.
+
+        None if the text has changed there: it has other bytes, is shorter, or its last line, which
+        had no line end, has become longer.
+        """
+        rest, lines, last = cursor.offset, 0, b"\n"
+        while rest and (self.buffer or not self.at_end):
+            block = self.take(rest)
+            cursor.content.update(block)
+            rest, lines, last = rest - len(block), lines + block.count(b"\n"), block[-1:] or last
+            if not self.buffer:
+                self.fill()
+        longer = last != b"\n" and self.buffer[:1] not in (b"", b"\r", b"\n")
+        same = not rest and not longer and cursor.content.hexdigest() == cursor.digest
+        return lines if same else None
 
     @property
-    def _blank(self) -> int:
-        """The size of the blank lines at the beginning of the buffer."""
-        size = len(self.buffer) - len(self.buffer.lstrip(b"\r\n"))
-        stray = STRAY_RETURN.search(self.buffer, 0, size) if size else None
-        return stray.start() if stray else size
-
-    @property
-    def _full(self) -> bool:
-        """Whether the buffer holds as much as a row may."""
-        return len(self.buffer) >= inputs.ROW_BYTES
-
-    def has_records(self, split: Split) -> bool:
-        """Return whether there is a record, or more bytes than are buffered."""
-        if self.peek(split, 1).ends.size or not self.at_end:
-            return True
-        if not self._ended:
-            self._defer(1)
-        return False
-
-    @property
-    def _ended(self) -> bool:
+    def _is_whole(self) -> bool:
         """Whether the buffer holds all of the remaining text."""
         last_line = self.buffer[self.buffer.rfind(b"\n") + 1 :] if self.at_end else b""
         return self.at_end and not (self._grows and last_line.strip(b"\r"))
 
+    def pieces(self, split: Split, line: int) -> Iterator[Piece]:
+        """Yield the remaining records, from line number ``line`` on."""
+        while self.buffer or not self.at_end:
+            whole, found = self._is_whole, BLANK.match(self.buffer)
+            blank = found.end() if found else 0
+            # many blank lines are not searched for rows
+            ends = split(self.buffer[:0] if blank >= LITTLE else self.buffer, whole)
+            if (ends[0] if ends.size else len(self.buffer) - blank) > inputs.ROW_BYTES:
+                ends = self._first_line(split, line)
+            size = int(ends[-1]) if ends.size else blank
+            if whole and blank < LITTLE and len(self.buffer) <= inputs.ROW_BYTES:
+                size = len(self.buffer)
+            if size:
+                raw = self.take(size)
+                yield Piece(ends, raw, line)
+                line += raw.count(b"\n")
+            elif self.at_end:
+                self._defer(line)
+            else:
+                self.fill()
+
+    def _first_line(self, split: Split, line: int) -> Ends:
+        """Return the end of the first line of a record that is too long; refuse a longer line."""
+        longest = inputs.ROW_BYTES
+        if self.buffer.find(b"\n", 0, longest) < 0:
+            raise StreamError(
+                f"{self.name}, line {line}: no line end in {longest} bytes, expected rows: check "
+                "the format, or convert the line ends."
+            )
+        return split(self.buffer[:longest], True)[:1]
+
     def _defer(self, line: int) -> None:
         """Leave the rest of the text, from that line on, for the next run."""
-        line += self.buffer[: -len(self.buffer.lstrip(b"\r\n"))].count(b"\n")
         self.deferred, self.buffer = True, b""
         notice(
             f"{self.name}, line {line}: the last line has no line end and may be incomplete: it "
             "was left for the next run. Read it with --final."
         )
 
-    def chunks(self, split: Split, line: int) -> Iterator[Chunk]:
-        """Yield the remaining records, from line number ``line`` on.
 
-        A record that is too long is cut at the end of its first line.
-        """
-        longest = inputs.ROW_BYTES
-        while self.buffer or not self.at_end:
-            blank = self._blank
-            if blank > inputs.BLOCK:
-                raw = self.take(blank)
-                yield Chunk(raw, np.zeros(0, dtype=np.int64), line)
-                line += raw.count(b"\n")
-                continue
-            self._refuse_endless(line)
-            ends, size = self._next_ends(split), len(self.buffer)
-            if (ends[0] if ends.size else size) > longest:
-                ends = split(self.buffer[:longest], True)[:1]
-                size = int(ends[-1]) if ends.size else longest
-            elif ends.size and not (self._ended and size <= 2 * inputs.BLOCK):
-                size = int(ends[-1])
-            elif not self._ended:
-                if self.at_end:
-                    self._defer(line)
-                else:
-                    self.fill()
-                continue
-            raw = self.take(size)
-            yield Chunk(raw, ends, line)
-            line += raw.count(b"\n")
-
-    def _refuse_endless(self, line: int) -> None:
-        """Refuse a text whose next line is longer than a row may be, before it is split."""
-        longest = inputs.ROW_BYTES
-        if len(self.buffer) > longest and self.buffer.find(b"\n", 0, longest) < 0:
-            raise StreamError(
-                f"{self.name}, line {line}: no line end in {longest} bytes, expected rows: check "
-                "the format, or convert the line ends."
-            )
-
-    def _next_ends(self, split: Split) -> Ends:
-        """Return the ends of the next records: of one block, if it holds any."""
-        if len(self.buffer) > 2 * inputs.BLOCK:
-            ends = split(self.buffer[: inputs.BLOCK], False)
-            if ends.size:
-                return ends
-        return split(self.buffer, self._ended)
-
-    def fraction(self) -> float:
-        """Return the fraction of the text that has been read, 0 to 1."""
-        return self._source.fraction()
-
-
-class TextTable(ABC):
-    """Base class of tables in a text; see `Table`.
+class TextTable(Table):
+    """Base class of tables in a text.
 
     Parameters
     ----------
@@ -386,30 +340,37 @@ class TextTable(ABC):
 
     def __init__(self, text: Text, split: Split):
         self._text, self._split = text, split
-        self._head = text.mark  # the bytes before the first row
-
-    @abstractmethod
-    def _cells(self, chunk: Chunk, wanted: Wanted) -> Cells:
-        """Return the values of some records."""
-
-    def pieces(self, start: Start) -> Iterator[Piece]:
-        if not self._text.has_records(self._split):
-            return
-        head, lines = self._head, self._head.count(b"\n")
-        if start.offset:
-            self._text.jump(start.offset)
-            head, lines = b"", start.lines
-        for chunk in self._text.chunks(self._split, lines + 1):
-            ends = chunk.ends + len(head)
-            yield Piece(partial(self._cells, chunk), head + chunk.raw, ends, chunk.line_of)
-            head = b""
-
-    @property
-    def deferred(self) -> bool:
-        return self._text.deferred
 
     def fraction(self) -> float:
         return self._text.fraction()
+
+    def pieces(self, cursor: Cursor) -> Iterator[Piece]:
+        if cursor.rows:
+            lines = self._text.skip(cursor)
+            if lines is None:
+                raise changed(cursor.source, cursor.rows)
+        else:
+            head = self._text.take(self._text.head)
+            lines = head.count(b"\n")
+            yield Piece(np.zeros(0, dtype=np.int64), head, 1)
+        yield from self._text.pieces(self._split, lines + 1)
+        self.deferred = self._text.deferred
+
+
+def has_rows_of(source: Input, done: FilePosition, encoding: str | None) -> bool:
+    """Whether a file holds the rows that were read before a position in it, or in another file.
+
+    Parameters
+    ----------
+    source : the file.
+    done : the position.
+    encoding : encoding of a text that the user has chosen.
+    """
+    if source.kind in BINARY:
+        return is_untouched(source, done)
+    with opened(source) as content:
+        text, _ = as_utf8(content, encoding, source.name)
+        return Text(text, source.name, grows=False).skip(Cursor(source, done)) is not None
 
 
 def line_ends(raw: bytes, final: bool) -> Ends:

@@ -18,10 +18,8 @@ from types import UnionType
 from typing import Any, NamedTuple, Self, TypeVar, get_args, get_origin
 
 from seqmed.model_file.annotations import field_types, is_record, of_type
-from seqmed.streams import inputs
-from seqmed.streams.faults import StreamError, notice, refusing
-from seqmed.streams.inputs import ARROW, PARQUET, Input, accessing, as_utf8, opened
-from seqmed.streams.pieces import Start
+from seqmed.streams.faults import StreamError
+from seqmed.streams.inputs import ARROW, PARQUET, Input, accessing
 from seqmed.tables.messages import shown
 
 # Clocks of file systems are coarse: a file modified less than this many ns ago may be modified
@@ -109,13 +107,18 @@ class Cursor:
     Parameters
     ----------
     source : the file or pipe.
-    start : where reading begins.
-    content : hash of everything before that.
+    done : position after the rows that were read before.
+
+    Attributes
+    ----------
+    rows, offset : rows and bytes read, as in `FilePosition`.
+    content : SHA-256 of the bytes read; updated with those before ``offset`` when they are skipped.
     """
 
-    def __init__(self, source: Input, start: Start, content: Any):
-        self.rows, self._offset = start.rows, start.offset
-        self._path, self._content = source.key, content
+    def __init__(self, source: Input, done: FilePosition):
+        self.source, self.digest = source, done.digest
+        self.rows, self.offset = done.rows, done.offset if done.rows else 0
+        self.content = hashlib.sha256()
         self._stamp = stamp(Path(source.key)) if source.resumable else Stamp(0, 0)
         recent = time.time_ns() - self._stamp.modified < CLOCK_TICK
         if recent and source.kind not in BINARY:
@@ -123,15 +126,15 @@ class Cursor:
 
     def advance(self, rows: int, raw: memoryview) -> None:
         """Move forward by some rows, whose bytes in a text are ``raw``."""
-        self._content.update(raw)
-        self._offset += len(raw)
+        self.content.update(raw)
+        self.offset += len(raw)
         self.rows += rows
 
     def position(self, *, finished: bool, deferred: bool = False) -> FilePosition:
         """Return the position. After a deferred line, the next run compares the content."""
         size, modified = self._stamp
         return FilePosition(
-            self._path, self.rows, self._offset, self._content.hexdigest(), size,
+            self.source.key, self.rows, self.offset, self.content.hexdigest(), size,
             0 if deferred else modified, finished,
         )  # fmt: skip
 
@@ -142,20 +145,22 @@ class PlannedRead(NamedTuple):
     Parameters
     ----------
     source : the file or pipe.
-    start : where to begin.
-    content : hash of everything before that; None if the file has been read to its end and has not
-        been modified since.
+    done : position after the rows that were read before.
+    needed : whether it has to be opened: not if it has been read to its end and not been modified
+        since.
     """
 
     source: Input
-    start: Start
-    content: Any
+    done: FilePosition
+    needed: bool
 
 
 def plan(
-    sources: Sequence[Input], position: Position, again: bool, encoding: str | None
+    sources: Sequence[Input], position: Position, again: bool
 ) -> tuple[list[PlannedRead], Position]:
     """Return the planned reads, and a position that includes new files, at their beginning.
+
+    A binary file that has changed is refused here, a text when it is opened.
 
     Parameters
     ----------
@@ -163,88 +168,37 @@ def plan(
     position : position of the previous run.
     again : whether to read finished files again, and changed files from their beginning. If the
         previous run was interrupted, that run is completed instead.
-    encoding : encoding of texts that the user has chosen.
     """
-    files = {each.key: each for each in sources if each.resumable}
+    files = {each.key: FilePosition(each.key) for each in sources if each.resumable}
     records = {each.path: each for each in position.files}
-    known = [each for key, each in records.items() if key in files]
-    if again and all(each.finished for each in known):
+    if again and all(each.finished for path, each in records.items() if path in files):
         records = {path: each for path, each in records.items() if path not in files}
-        known = []
-    reads = {}
-    for record in known:
-        source = files[record.path]
-        read = resumed(source, record, encoding)
-        if read is None:
-            time_too = " with its modification time" if source.kind in BINARY else ""
-            raise StreamError(
-                f"{source.name} has changed within the first {record.rows} rows, which have been "
-                f"read: restore it{time_too}, put new rows in a new file, or start a new model."
-            )
-        reads[record.path] = read
-    warn_of_moved([each for key, each in files.items() if key not in records], position)
+    reads = []
+    for source in sources:
+        done = records.get(source.key, FilePosition(source.key))
+        untouched = is_untouched(source, done)
+        if done.rows and source.kind in BINARY and not untouched:
+            raise changed(source, done.rows)
+        reads.append(PlannedRead(source, done, not (done.finished and untouched)))
     records = {path: each for path, each in records.items() if each.rows or os.path.exists(path)}
-    records |= {key: FilePosition(key) for key in files if key not in records}
-    begun = {each.key: PlannedRead(each, Start(), hashlib.sha256()) for each in sources} | reads
-    return [begun[each.key] for each in sources], Position(tuple(records.values()))
+    new = {path: each for path, each in files.items() if path not in records}
+    return reads, Position(tuple((records | new).values()))
 
 
-def warn_of_moved(new: Sequence[Input], position: Position) -> None:
-    """Tell of new files that may be moved ones, whose rows are read again."""
-    gone = {
-        each.size: each.path
-        for each in position.files
-        if each.rows and not os.path.exists(each.path)
-    }
-    for each in new:
-        old = gone.get(stamp(Path(each.key)).size)
-        if old is not None:
-            notice(
-                f"{each.name} is a new file and is read from its beginning. It has the size of "
-                f"{old}, which was read and is no longer there: if it was moved, move it back."
-            )
+def is_untouched(source: Input, done: FilePosition) -> bool:
+    """Whether a file has the size and the modification time of a position in it."""
+    if not (source.resumable and done.modified):
+        return False
+    return stamp(Path(source.key)) == (done.size, done.modified)
 
 
-def resumed(source: Input, record: FilePosition, encoding: str | None) -> PlannedRead | None:
-    """Return the read that resumes a file; None if the part that was read has changed.
-
-    Parameters
-    ----------
-    source : the file.
-    record : the position in it.
-    encoding : encoding of a text that the user has chosen.
-    """
-    untouched = record.modified and stamp(Path(source.key)) == (record.size, record.modified)
-    if record.finished and untouched:
-        return PlannedRead(source, Start(), None)
-    content, lines = hashlib.sha256(), 0
-    if source.kind in BINARY:
-        if record.rows and not untouched:
-            return None
-    else:
-        content, lines = hash_of_text(source, record.offset, encoding)
-        if content is None or content.hexdigest() != record.digest:
-            return None
-    return PlannedRead(source, Start(record.rows, record.offset, lines), content)
-
-
-def hash_of_text(source: Input, size: int, encoding: str | None) -> tuple[Any, int]:
-    """Return the hash of the first ``size`` bytes of a text, and the number of lines in them.
-
-    The hash is None if the text is shorter, or if the line at the end has become longer.
-    """
-    content, lines, last = hashlib.sha256(), 0, b"\n"
-    with opened(source) as file, refusing(source.name, "text"):
-        handle, _ = as_utf8(file, encoding, source.name)
-        while size:
-            block = handle.read(min(size, inputs.BLOCK))
-            if not block:
-                return None, 0
-            content.update(block)
-            lines, last = lines + block.count(b"\n"), block[-1:]
-            size -= len(block)
-        longer = last != b"\n" and handle.read(1) not in (b"", b"\r", b"\n")
-    return (None, 0) if longer else (content, lines)
+def changed(source: Input, rows: int) -> StreamError:
+    """Return the error for a file whose rows that were read have changed."""
+    time_too = " with its modification time" if source.kind in BINARY else ""
+    return StreamError(
+        f"{source.name} has changed within the first {rows} rows, which have been read: restore "
+        f"it{time_too}, put new rows in a new file, or start a new model."
+    )
 
 
 # -- what is stored with a model -------------------------------------------------------------------

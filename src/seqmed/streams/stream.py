@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -15,16 +14,15 @@ import numpy as np
 
 from seqmed.streams.batches import Borders, Part, StreamBatch, as_batch, selected_rows, stacked
 from seqmed.streams.columnar import CONTINUES, FILE_MARK, open_arrow, open_parquet
-from seqmed.streams.columns import CellCheck, InputColumns, PieceReader
+from seqmed.streams.columns import EncoderCheck, InputColumns, PieceReader
 from seqmed.streams.delimited import Delimited
 from seqmed.streams.dialects import Dialect
 from seqmed.streams.faults import BadRow, Fault, Skipped, StreamError, refusing
 from seqmed.streams.inputs import ARROW, PARQUET, Bytes, Input, as_utf8, find_inputs, opened
 from seqmed.streams.jsonlines import JsonLines
 from seqmed.streams.label_column import LabelColumn
-from seqmed.streams.pieces import Piece, Table, Text
+from seqmed.streams.pieces import Cells, Piece, Table, Text, column_of
 from seqmed.streams.positions import Cursor, Position, plan, stamp
-from seqmed.tables.messages import listed, shown, similar_name
 
 DEFAULT_BATCH_SIZE = 500
 # First bytes of formats that cannot be read from a pipe.
@@ -32,22 +30,24 @@ SIGNATURES = {b"PAR1": "a Parquet file", b"\x1f\x8b": "compressed"}
 
 
 class ReadEvent(NamedTuple):
-    """Something read from an input.
+    """Rows that were read from an input, or its end.
 
     Parameters
     ----------
     number : index of the input.
-    cursor : position in the input; None if it was finished before and not opened.
-    table : the open input; None if it was not opened.
-    piece : rows of the input; None at its end.
+    cursor : position in the input before the rows.
+    table : the open input.
     fraction : fraction of the input that has been read.
+    piece : rows of the input; None at its end.
+    cells : the values of the rows; None if there are no rows.
     """
 
     number: int
-    cursor: Cursor | None = None
-    table: Table | None = None
-    piece: Piece | None = None
+    cursor: Cursor
+    table: Table
     fraction: float = 1.0
+    piece: Piece | None = None
+    cells: Cells | None = None
 
 
 class Stream:
@@ -81,8 +81,7 @@ class Stream:
     keep : columns to return unchanged with each batch.
     keep_optional : further such columns, which are None where a file does not have them.
     tell : receives a line about each file whose detected dialect is not the default.
-    label_required : whether files are refused of which none has the label column; pipes are not
-        checked.
+    label_required : whether the first file must have the label column; pipes are not checked.
 
     Attributes
     ----------
@@ -99,7 +98,7 @@ class Stream:
         paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         *,
         label: LabelColumn | None = None,
-        check: CellCheck | None = None,
+        check: EncoderCheck | None = None,
         batch_size: int | None = None,
         first_batch_size: int | None = None,
         batch_by: str | None = None,
@@ -136,22 +135,22 @@ class Stream:
         self.skipped = Skipped()
         self.label = label
         self._check, self._stop = check, on_error == "stop"
-        self._label_required = label_required and label is not None and self.resumable
         self._reader = PieceReader(label, check, batch_by, keep, keep_optional)
-        dialect = dialect or Dialect()
-        self._open = partial(open_table, dialect=dialect, final=final)
-        self._tell = tell
-        position = position or Position()
-        self._reads, self.position = plan(inputs, position, again, dialect.encoding)
+        self._open = partial(open_table, dialect=dialect or Dialect(), final=final, tell=tell)
+        self._reads, self.position = plan(inputs, position or Position(), again)
         self._files = self.position  # in the files that have been closed
         self._sizes = [stamp(each.path).size if each.path else 0 for each in inputs]
-        self._number, self._read_fraction = 0, 0.0
+        self._progress = (0, 0.0)  # index of an input, and the fraction of it that is in batches
         self._held: list[Part] = []
         new = not begun and (check is None or self._undecided)
         self._sizes_of_batches = (batch_by, batch_size, (first_batch_size or 0) if new else 0)
         self._borders = Borders(*self._sizes_of_batches)
-        needed = () if check is None else check.needed() or ()
-        self._columns = InputColumns(self.names, None if label is None else label.name, needed)
+        self._columns = InputColumns(
+            self.names,
+            None if label is None else label.name,
+            label_required and self.resumable,
+            () if check is None else check.needed() or (),
+        )
         self._begun = False
 
     @property
@@ -159,9 +158,9 @@ class Stream:
         """The fraction of the input that has been read, 0 to 1; None if there is a pipe."""
         if not self.resumable:
             return None
-        sizes, number = self._sizes, min(self._number, len(self._sizes) - 1)
-        done = sum(sizes[: self._number]) + sizes[number] * self._read_fraction
-        return min(done / max(sum(sizes), 1), 1.0)
+        number, fraction = self._progress
+        done = sum(self._sizes[:number]) + fraction * sum(self._sizes[number : number + 1])
+        return min(done / max(sum(self._sizes), 1), 1.0)
 
     def __iter__(self) -> Iterator[StreamBatch]:
         if self._begun:
@@ -173,66 +172,37 @@ class Stream:
         if self._undecided:
             events = chain(self._decide(events), events)
         for event in events:
-            before = self._read_fraction if event.number == self._number else 0.0
-            self._number = event.number
-            if event.table is not None and event.piece is not None:
+            cursor, piece = event.cursor, event.piece
+            if piece is None:
+                if cursor.source.resumable:
+                    end = cursor.position(finished=True, deferred=event.table.deferred)
+                    self._files = self._files.with_file(end)
+            elif event.cells is None:
+                cursor.advance(0, piece.part(0, 0))
+            else:
                 self._columns.check(event.number, event.table, self._reader.required)
-                for batch, share in self._take(event.piece, event):
-                    self._read_fraction = before + (event.fraction - before) * share
+                number, before = self._progress
+                before = before if number == event.number else 0.0
+                for batch, share in self._take(event, piece, event.cells):
+                    self._progress = (event.number, before + (event.fraction - before) * share)
                     yield batch
-            elif (
-                event.table is not None
-                and event.cursor is not None
-                and self._reads[event.number].source.resumable
-            ):
-                end = event.cursor.position(finished=True, deferred=event.table.deferred)
-                self._files = self._files.with_file(end)
-            self._read_fraction = event.fraction
-        self._number, self._read_fraction = len(self.names), 0.0
+                self._progress = (event.number, event.fraction)
+        self._progress = (len(self.names), 0.0)  # all are read
         if self._held:
             yield self._finish_batch(self._files)
         self.position = self._files
 
     def _events(self) -> Iterator[ReadEvent]:
-        """Yield the pieces and the end of every input, in order."""
-        for number, read in enumerate(self._reads):
-            if read.content is None:
-                yield ReadEvent(number)
+        """Read the inputs, in order."""
+        for number, (source, done, needed) in enumerate(self._reads):
+            if not needed:
                 continue
-            cursor = Cursor(*read)
-            with self._open(read.source, tell=self._tell) as table:
-                if self._label_required:
-                    self._refuse_without_label(number, table)
-                for piece in table.pieces(read.start):
-                    yield ReadEvent(number, cursor, table, piece, table.fraction())
+            cursor = Cursor(source, done)
+            with self._open(source) as table:
+                for piece in table.pieces(cursor):
+                    cells = table.cells(piece, self._reader.wanted) if piece.ends.size else None
+                    yield ReadEvent(number, cursor, table, table.fraction(), piece, cells)
             yield ReadEvent(number, cursor, table)
-
-    def _refuse_without_label(self, number: int, first: Table) -> None:
-        """Refuse files of which none has the label column, before any of them is read.
-
-        Later files are opened only if the first one does not have the column.
-        """
-        self._label_required = False
-        assert self.label is not None
-        name = self.label.name
-        if name in first.names or not first.complete:
-            return
-        for read in self._reads[number + 1 :]:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                with self._open(read.source, tell=lambda line: None) as table:
-                    if name in table.names or not table.complete:
-                        return
-        meant = similar_name(name, first.names)
-        found = (
-            f"did you mean {meant!r}?"
-            if meant
-            else f"it has {listed(list(map(shown, first.names)))}."
-        )
-        raise StreamError(
-            f"{self.names[0]} has no column {name!r}, and no other file has: {found} If there are "
-            "no labels yet, pass --no-labels."
-        )
 
     def _decide(self, events: Iterator[ReadEvent]) -> list[ReadEvent]:
         """Read the rows of the first batch and let the check choose columns; return what was read.
@@ -242,21 +212,20 @@ class Stream:
         read: list[ReadEvent] = []
         tables: list[Any] = []
         first, names = -1, dict[str, None]()
-        borders = Borders(*self._sizes_of_batches, warn=False)
+        borders = Borders(*self._sizes_of_batches)
         for event in events:
-            if event.table is None or event.piece is None:
-                read.append(event)
+            read.append(event)
+            if event.piece is None or event.cells is None:
                 continue
-            self._columns.check_label(event.number, event.table.names)
-            piece, kept = self._reader.read_unchosen(event.piece)
-            read.append(event._replace(piece=kept))
-            good = np.delete(np.arange(kept.ends.size), list(piece.faults))
-            features = piece.features
+            self._columns.check_label(event.number, event.table)
+            found = self._reader.unchecked(event.piece, event.cells)
+            good = np.delete(np.arange(event.piece.ends.size), list(found.faults))
+            features = found.features
             if good.size and first in (-1, event.number):
                 first = event.number
                 names |= dict.fromkeys(features.column_names)
             features = features.select([name for name in features.column_names if name in names])
-            for rows in borders.cut(piece.borders, good, ""):
+            for rows in borders.cut(found.borders, good):
                 if rows is None:
                     break
                 tables.append(selected_rows(features, rows))
@@ -269,69 +238,60 @@ class Stream:
         self._undecided = False
         return read
 
-    def _take(self, piece: Piece, event: ReadEvent) -> Iterator[tuple[StreamBatch, float]]:
+    def _take(
+        self, event: ReadEvent, piece: Piece, cells: Cells
+    ) -> Iterator[tuple[StreamBatch, float]]:
         """Hold the good rows of a piece; yield the batches that they complete.
 
         With each batch, yield the fraction of the piece that precedes its end.
         """
-        cursor, size = event.cursor, piece.ends.size
-        assert cursor is not None  # an input with rows has been opened
-        table, features, labels, borders, faults = self._reader.read(piece)
-        bad = sorted(faults)  # a heap, to which rows with bad labels are added
-        good = np.delete(np.arange(size), bad)
-        done = 0
-        for rows in self._borders.cut(borders, good, self.names[event.number]):
+        found, size = self._reader.checked(piece, cells), piece.ends.size
+        bad = sorted(found.faults.items())  # a heap, to which rows with bad labels are added
+        good = np.delete(np.arange(size), list(found.faults))
+        kept = {name: column_of(found.table, name, size) for name in self._reader.kept}
+        before, done = event.cursor.rows + 1, 0
+        for rows in self._borders.cut(found.borders, good):
             if rows is None:
-                yield self._finish_batch(self._position(cursor)), done / size
+                yield self._finish_batch(self._position(event.cursor)), done / size
                 continue
             last = int(rows[-1]) + 1
-            if self.label is not None and labels is not None:
-                misfits = labels.of(rows).misfits(self.label)
+            if self.label is not None and found.labels is not None:
+                misfits = found.labels.of(rows).misfits(self.label)
                 for place, fault in misfits.items():
                     row = int(rows[place])
-                    faults[row] = fault._replace(line=piece.line_of(row))
-                    heappush(bad, row)
+                    heappush(bad, (row, fault._replace(line=piece.line_of(row))))
                 rows = np.delete(rows, list(misfits))
-            first = cursor.rows - done + 1
-            self._advance(piece, done, last, bad, faults, cursor)
+            self._advance(event, piece, done, last, bad)
             done = last
             if rows.size:
-                kept = {
-                    name: selected_rows(table.select([name]), rows).column(0).to_pylist()
-                    if name in table.column_names
-                    else [None] * rows.size
-                    for name in self._reader.kept
-                }
-                own = None if labels is None else labels.of(rows)
-                part = Part(selected_rows(features, rows), kept, own, event.number, rows + first)
+                part = Part(
+                    selected_rows(found.features, rows),
+                    {name: column.take(rows).to_pylist() for name, column in kept.items()},
+                    None if found.labels is None else found.labels.of(rows),
+                    event.number,
+                    rows + before,
+                )
                 self._held.append(part)
                 self._borders.held += rows.size
-        self._advance(piece, done, size, bad, faults, cursor)
+        self._advance(event, piece, done, size, bad)
 
     def _position(self, cursor: Cursor) -> Position:
         """Return the position of the stream within an open input."""
-        if not self._reads[self._number].source.resumable:
+        if not cursor.source.resumable:
             return self._files
         return self._files.with_file(cursor.position(finished=False))
 
     def _advance(
-        self,
-        piece: Piece,
-        first: int,
-        last: int,
-        bad: list[int],
-        faults: dict[int, Fault],
-        cursor: Cursor,
+        self, event: ReadEvent, piece: Piece, first: int, last: int, bad: list[tuple[int, Fault]]
     ) -> None:
         """Move the cursor over rows of a piece; refuse or count the bad ones among them."""
-        while bad and bad[0] < last:
-            place = heappop(bad)
-            row = cursor.rows - first + place + 1
-            found = BadRow(self.names[self._number], row, faults[place])
+        while bad and bad[0][0] < last:
+            row, fault = heappop(bad)
+            found = BadRow(self.names[event.number], event.cursor.rows - first + row + 1, fault)
             if self._stop:
                 raise found.error()
             self.skipped.add(found)
-        cursor.advance(last - first, piece.part(first, last))
+        event.cursor.advance(last - first, piece.part(first, last))
 
     def _finish_batch(self, position: Position) -> StreamBatch:
         """Return the rows held as a batch, with the position after it."""
@@ -363,10 +323,7 @@ def open_table(
     with opened(source) as content:
         kind = source.kind or pipe_format(content, source.name)
         if kind == ARROW:
-            size = None
-            if source.path is not None and source.resumable:
-                size = os.stat(source.path).st_size
-            with open_arrow(content, source.name, size) as table:
+            with open_arrow(content, source.name) as table:
                 yield table
             return
         grows = source.resumable and not final
@@ -396,6 +353,6 @@ def pipe_format(content: Bytes, name: str) -> str | None:
 def text_format(text: Text) -> str:
     """Return the format of a text from a pipe, inferred from its first character."""
     with refusing(text.name, "text"):
-        while not (start := text.buffer.lstrip()) and not text.at_end:
+        while not (start := text.buffer[text.head :].lstrip()) and not text.at_end:
             text.fill()
     return "jsonl" if start.startswith((b"{", b"[")) else "csv"
