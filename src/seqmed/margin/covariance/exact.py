@@ -19,9 +19,14 @@ from scipy.linalg import LinAlgError, eigh
 from seqmed.kernels import Expansion, Kernel, evaluate
 from seqmed.margin.dual.problem import Block, ComputedRows
 from seqmed.margin.laplacian import Smoothness
-from seqmed.numeric import factors
 from seqmed.numeric.arrays import Array, Indices, Points, row_norms_squared, stack, take_rows
-from seqmed.numeric.factors import cholesky, solve_lower, symmetric_product, times_upper
+from seqmed.numeric.factors import (
+    cholesky,
+    solve_lower,
+    symmetric_product,
+    threads_to_factor,
+    times_upper,
+)
 
 
 class WindowCovariance(Protocol):
@@ -296,17 +301,15 @@ def reduction_factor(penalty_factor: Array, gram: Array) -> Array:
 
     ``J J'`` is the matrix S of Theorem 2. The paper inverts P, which is singular. Here
     ``S = R (I + R'KR)^{-1} R'``, where the matrix to invert has eigenvalues >= 1. Rounding of a
-    huge K, or an indefinite K, may violate this. Negative eigenvalues of R'KR are then set to zero,
-    and more than `factorisation.LARGEST` rows are refused.
+    huge K, or an indefinite K, may violate this. Negative eigenvalues of R'KR are then set to zero.
     """
     product = penalty_factor.T @ gram @ penalty_factor
     product = 0.5 * (product + product.T)
     try:
         lower = cholesky(product + np.eye(product.shape[0]))
     except LinAlgError:
-        if product.shape[0] > factors.LARGEST:
-            raise too_large(np.diagonal(gram)) from None
-        values, vectors = eigh(product)
+        with threads_to_factor(product.shape[0]):
+            values, vectors = eigh(product)
         return np.asarray((penalty_factor @ vectors) / np.sqrt(1.0 + np.maximum(values, 0.0)))
     return solve_lower(lower, penalty_factor.T).T
 

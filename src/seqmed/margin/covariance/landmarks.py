@@ -32,7 +32,6 @@ from seqmed.margin.covariance.exact import (
     check_variance,
 )
 from seqmed.margin.laplacian import Smoothness
-from seqmed.numeric import factors
 from seqmed.numeric.arrays import (
     Array,
     Indices,
@@ -49,6 +48,7 @@ from seqmed.numeric.factors import (
     lower_times,
     semidefinite_factor,
     symmetric_product,
+    threads_to_factor,
     times_upper,
     triangular_inverse,
     upper_times,
@@ -210,10 +210,7 @@ def whiten(gram: Array, cutoff: float) -> Array:
     n = gram.shape[0]
     if not np.diagonal(gram).max(initial=0.0) > cutoff:
         return np.zeros((n, n))
-    if n > factors.LARGEST:
-        lower, order = factors.pivoted_cholesky(gram, cutoff)
-        order = order[: lower.shape[1]]
-    else:
+    with threads_to_factor(n):
         lower, info = dpotrf(gram, lower=1)
         order = np.arange(n)
         if info or not np.square(np.diagonal(lower)).min() > cutoff:
@@ -251,7 +248,8 @@ def reduced(factor: Array, rows: Array, own: float) -> Array:
     try:
         half = lower_times(triangular_inverse(cholesky(inner)), factor.T).T
     except LinAlgError:  # rounding errors of R'R are larger than the smallest eigenvalue
-        values, vectors = eigh(inner)
+        with threads_to_factor(inner.shape[0]):
+            values, vectors = eigh(inner)
         half = factor @ vectors / np.sqrt(np.maximum(values, own))
     return symmetric_product(half)
 
