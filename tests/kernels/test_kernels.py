@@ -362,11 +362,6 @@ def test_negative_counts_are_refused(sparse):
     check_counts(wrap(good))
 
 
-def test_tfidf_raises_when_not_frozen():
-    with pytest.raises(ValueError, match="call freeze"):
-        TfIdf()(counts(5), counts(5))
-
-
 # -- functions and matrices of the user ------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ import pytest
 from sklearn.utils._param_validation import StrOptions
 
 from seqmed import SeqGraphMED, SeqLapMED, SeqMED
-from seqmed.kernels import Pointwise
+from seqmed.kernels import Kernel
 from seqmed.margin import covariance
 from seqmed.margin.covariance.exact import ExactRecursion, FoldResult
 
@@ -19,7 +19,7 @@ def rows(n=120, seed=0):
 
 
 @dataclass(frozen=True)
-class Laplace(Pointwise):
+class Laplace(Kernel):
     """``exp(-gamma |x - x'|_1)``."""
 
     gamma: float = 1.0
