@@ -83,8 +83,6 @@ RULES = [
     ("SeqMED", "posterior.intercepts", put(np.nan), "NaN or infinity"),
     ("SeqMED", "posterior.biases", without_last, "machines=3"),
     ("SeqMED", "posterior.n_solved", put(-1), "n_solved of a Posterior .* >= 0"),
-    ("SeqMED", "posterior.projection_errors", put(-1.0), "projection_errors .* >= 0"),
-    ("SeqMED", "posterior.projection_errors", lambda a: a[:1], "expected 2 by machines"),
     ("SeqMED", "posterior.n_batches", 1, "window of learned batches"),
     ("SeqMED", "posterior.n_batches", 2**60, "n_batches of a Posterior .* < 9e"),
     ("SeqMED", "posterior.mean_parts", (), "a mean"),

@@ -23,7 +23,7 @@ from seqmed.margin.calibration import Calibration
 from seqmed.margin.covariance.exact import ExactRecursion, LowRankCovariance, Recursion
 from seqmed.margin.covariance.nystroem import NystroemRecursion, nystroem_covariance
 from seqmed.margin.laplacian import GraphParameters
-from seqmed.margin.posterior import Posterior, prior_of, with_machines
+from seqmed.margin.posterior import Posterior, Window, prior_of, with_machines
 from seqmed.margin.update import MarginParameters, UpdateInfo
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, check_overflow, no_rows, take_rows
 from seqmed.numeric.execution import callers_level, threads_for, threads_to_score
@@ -99,15 +99,9 @@ def with_classes(state: MarginState, places: Indices, declared: Mask) -> MarginS
 
     ``declared`` (K,) is the mask of the classes afterwards that were declared.
     """
-    return with_counts(state, places, state.counts.with_classes(places, declared))
-
-
-def with_counts(state: MarginState, places: Indices, counts: ClassCounts) -> MarginState:
-    """Return the state with a machine for every class of other counts."""
-    posterior = state.posterior
+    counts, posterior = state.counts.with_classes(places, declared), state.posterior
     if not np.array_equal(places, np.arange(counts.size)):
-        transfer, offsets = state.counts.transfer(places, counts)
-        posterior = with_machines(posterior, transfer, offsets)
+        posterior = with_machines(posterior, *state.counts.transfer(places, counts))
     return state._replace(posterior=posterior, counts=counts)
 
 
@@ -122,13 +116,16 @@ def learn(
     parameters = for_batch(
         parameters, float(rows.weights[labeled].sum()), float(rows.weights.sum())
     )
-    infos: list[UpdateInfo] = []
-    for part in label_parts(rows, state.posterior.n_batches, parameters.labels_at_once):
-        first = new_points and not infos
-        state, info = learn_part(state, part, parameters, first)
+    parts = label_parts(rows, state.posterior.n_batches, parameters.labels_at_once)
+    for number, part in enumerate(parts):
+        state, info = learn_part(state, part, parameters, new_points and number == 0)
         warn_unless_converged(info, parameters.tol)
-        infos.append(info)
-    return state, UpdateInfo.combined(infos)._replace(C=parameters.C, beta=parameters.beta)
+    return state, info._replace(
+        n_points=rows.points.shape[0],
+        n_labeled=int(labeled.sum()),
+        C=parameters.C,
+        beta=parameters.beta,
+    )
 
 
 def label_parts(rows: Rows, seed: int, most: int | None) -> Iterator[Rows]:
@@ -161,23 +158,27 @@ def learn_part(
     points, codes = take_rows(rows.points, labeled), rows.codes[labeled]
     weights = rows.weights[labeled]
     counts = state.counts.add(codes, weights)
-    entering = update.labeled_window(
+    signs = counts.targets(codes)
+    nothing = np.zeros_like(signs)
+    bounding = weights * counts.class_weights(parameters.class_weight)[codes]
+    entering = Window(
         points=points,
-        signs=counts.targets(codes),
+        coefficients=nothing,
+        averages=nothing,
+        frozen_scores=nothing,
+        signs=signs,
+        bounds=parameters.C * bounding,
+        shapes=parameters.shape * bounding,
         weights=weights,
-        class_weights=counts.class_weights(parameters.class_weight)[codes],
-        number=before.n_batches if new_points else before.n_batches - 1,
-        parameters=parameters,
+        discounted=weights,
+        batches=np.full(codes.size, before.n_batches - (0 if new_points else 1)),
     )
     scored = record is not None and bool(codes.size) and state.counts.seen.sum() > 1
     rows_at_once = max(rows.points.shape[0] if new_points else codes.size, before.size)
     with threads_for(rows_at_once, before.recursion.capacity):
         geometry = before.landmark_geometry(points) if scored else None
-        if new_points:
-            posterior, info = update.step(before, rows.points, entering, parameters, geometry)
-        else:
-            posterior, info = update.add_labels(before, entering, parameters, geometry)
-        left = parameters.forgetting if info.forgot else 1.0
+        every = rows.points if new_points else None
+        posterior, info, left = update.step(before, every, entering, parameters, geometry)
         counts = counts.discount(left, codes, weights)
         if record is not None:
             record = record.forget(left)
@@ -233,10 +234,12 @@ def retract(
     counts = state.counts.remove(codes, labeled.weights, labeled.discounted)
     kept = counts.kept if kept is None else kept
     places = np.where(kept, np.cumsum(kept) - 1, -1)
-    state = with_counts(state, places, counts.with_classes(places, counts.declared[kept]))
+    state = with_classes(state._replace(counts=counts), places, counts.declared[kept])
     with threads_for(state.posterior.size):
         posterior, info = update.remove_labels(state.posterior, rows, parameters)
     warn_unless_converged(info, parameters.tol)
+    n_removed = int(np.count_nonzero(rows))
+    info = info._replace(n_points=n_removed, n_labeled=n_removed)
     return state._replace(posterior=posterior), info, kept
 
 

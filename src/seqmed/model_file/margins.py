@@ -67,14 +67,14 @@ declare(Terms, **TERMS)
 declare(ScoredTerms, **TERMS, frozen_scores="n machines")
 declare(Expansion, points="n p", coefficients="n machines")
 declare(Calibration, log_likelihoods="slopes")
-declare(UpdateInfo, projection_cost="machines", C="inf > 0", beta=">= 0")
+declare(UpdateInfo, C="inf > 0", beta=">= 0")
 declare(DualSolution, multipliers="window", status="converged | max_iter | rounding")
 declare(GraphParameters, n_neighbors=">= 1", weights="heat | binary", heat_width="> 0")
 
 
 @declare(
     Posterior, intercepts="machines", biases="machines",
-    frozen_sums="machines", n_solved="machines >= 0", projection_errors="2 machines >= 0",
+    frozen_sums="machines", n_solved="machines >= 0",
 )  # fmt: skip
 def _(posterior: Posterior) -> Rules:
     yield "a mean", len(posterior.mean_parts) > 0

@@ -10,6 +10,7 @@ has the interfaces of covariances and recursions, this covariance, and the exact
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
 
@@ -17,7 +18,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, eigh
 
 from seqmed.kernels import Expansion, Kernel, evaluate
-from seqmed.margin.dual.problem import Block, ComputedRows
+from seqmed.margin.dual.problem import ComputedRows
 from seqmed.margin.laplacian import Smoothness
 from seqmed.numeric.arrays import Array, Indices, Points, row_norms_squared, stack, take_rows
 from seqmed.numeric.factors import (
@@ -31,10 +32,6 @@ from seqmed.numeric.factors import (
 
 class WindowCovariance(Protocol):
     """The covariance between n points of the window and m landmarks."""
-
-    @property
-    def block(self) -> Block | None:
-        """Function that computes covariances of some points, if products with all are cheaper."""
 
     def gram(self) -> Array | ComputedRows:
         """Return the covariances between the points, (n, n), as the dual solver takes them."""
@@ -80,19 +77,6 @@ class CovarianceFunction(Protocol):
         """
 
 
-class Projection(NamedTuple):
-    """An expansion projected on the landmarks.
-
-    Attributes
-    ----------
-    coefficients : (m, machines) on the landmarks.
-    squared_error : (machines,) squared norm of the residual in the base kernel's space.
-    """
-
-    coefficients: Array
-    squared_error: Array
-
-
 class FoldResult(NamedTuple):
     """A recursion after a batch, and the origin of its landmarks.
 
@@ -101,34 +85,28 @@ class FoldResult(NamedTuple):
     recursion : recursion after the batch.
     origin : (m,) the index of each landmark before the batch, -1 for a new landmark; None if no
         landmark has changed.
-    replacement_cost : largest change of the variance at a replaced landmark z, as a fraction
-        of k(z, z).
     """
 
     recursion: Recursion
     origin: Indices | None = None
-    replacement_cost: float = 0.0
 
 
-class Recursion(Protocol):
+class Recursion(ABC):
     """A way to update the covariance batch by batch (Theorem 2)."""
 
-    @property
-    def covariance(self) -> CovarianceFunction:
-        """The covariance after every batch so far."""
+    covariance: CovarianceFunction
+    """The covariance after every batch so far."""
+    capacity: int | None
+    """The largest number of landmarks; None if it grows with the stream."""
+    grows = False
+    """Whether `fold` chooses landmarks among the points, even without a penalty."""
 
     @property
+    @abstractmethod
     def landmarks(self) -> Points | None:
         """Points (m, p) on which the mean is expanded, besides those with multipliers; or None."""
 
-    @property
-    def capacity(self) -> int | None:
-        """The largest number of landmarks; None if it grows with the stream."""
-
-    @property
-    def grows(self) -> bool:
-        """Whether `fold` chooses landmarks among the points, even without a penalty."""
-
+    @abstractmethod
     def fold(
         self, points: Points, smoothness: Smoothness | None, forgetting: float = 1.0
     ) -> FoldResult:
@@ -140,12 +118,15 @@ class Recursion(Protocol):
 
     def add_labeled(self, points: Points) -> FoldResult:
         """Return the recursion with landmarks for newly labeled points, if it needs them."""
+        return FoldResult(self)
 
-    def project(self, points: Points, coefficients: Array) -> Projection:
-        """Return the projection of an expansion on the landmarks."""
+    def project(self, points: Points, coefficients: Array) -> Array:
+        """Return the coefficients (m, machines) of an expansion projected on the landmarks."""
+        raise NotImplementedError("this recursion has no landmarks of its own to project on")
 
     def residual_variances(self, points: Points) -> Array:
         """Return the squared error, (n,), of `project` for each row's kernel function."""
+        raise NotImplementedError("this recursion has no landmarks of its own to project on")
 
 
 @dataclass(frozen=True)
@@ -250,8 +231,6 @@ class LowRankWindow:
     points: Points
     values: Array
 
-    block: ClassVar[None] = None
-
     def gram(self) -> Array | ComputedGram:
         """Return the covariances between the points; computed on demand if there are too many."""
         kernel, reduction = self.covariance.kernel, self.covariance.reduction
@@ -355,7 +334,7 @@ def discount(covariance: LowRankCovariance, forgetting: float) -> LowRankCovaria
 
 
 @dataclass(frozen=True)
-class ExactRecursion:
+class ExactRecursion(Recursion):
     """The covariance without approximation; it needs O(N^2) memory after N points.
 
     Parameters
@@ -365,8 +344,7 @@ class ExactRecursion:
 
     covariance: LowRankCovariance
 
-    capacity: ClassVar[None] = None
-    grows: ClassVar[bool] = False
+    capacity = None
 
     @property
     def landmarks(self) -> Points | None:
@@ -382,14 +360,3 @@ class ExactRecursion:
         before = 0 if self.landmarks is None else self.landmarks.shape[0]
         origin = np.append(np.arange(before), np.full(points.shape[0], -1))
         return FoldResult(ExactRecursion(fold_exactly(past, points, smoothness)), origin)
-
-    def add_labeled(self, points: Points) -> FoldResult:
-        """Return the recursion unchanged."""
-        return FoldResult(self)
-
-    def project(self, points: Points, coefficients: Array) -> Projection:
-        """Raise an error: estimators refuse a budget with this recursion."""
-        raise NotImplementedError("this recursion has no landmarks of its own to project on")
-
-    def residual_variances(self, points: Points) -> Array:
-        return self.covariance.kernel.diagonal(points)

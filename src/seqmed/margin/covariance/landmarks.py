@@ -16,18 +16,16 @@ reduces the covariance V of ``u``.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, block_diag, eigh
 from scipy.linalg.lapack import dpotrf, dpstrf
 
-from seqmed.kernels import Kernel, blocks
+from seqmed.kernels import Kernel
 from seqmed.margin.covariance.exact import (
     FoldResult,
     LowRankCovariance,
-    Projection,
+    Recursion,
     Reduction,
     check_variance,
 )
@@ -106,36 +104,24 @@ class Basis:
         return Basis(stack(self.landmarks, points), whitening, gram, known)
 
     def replace_landmarks(
-        self,
-        kernel: Kernel,
-        stays: NDArray[np.intp],
-        points: Points,
-        factor: Array | None = None,
-    ) -> tuple[Basis, float]:
+        self, kernel: Kernel, stays: Indices, points: Points, factor: Array | None = None
+    ) -> Basis:
         """Return the basis with only the landmarks ``stays`` (indices) and with new points.
 
         The covariance of the function at all of these points is exact, because it is a marginal.
-        ``factor`` (m, r) is the result of `factor`, or None to compute it. Also returns the largest
-        change of the variance at a removed landmark, as a fraction of k(z, z).
+        ``factor`` (m, r) is the result of `factor`, or None to compute it.
         """
-        across = kernel(points, self.landmarks)
-        gram = self._gram_with(kernel, across, points)
-        left = np.setdiff1d(np.arange(self.size), stays)
+        gram = self._gram_with(kernel, kernel(points, self.landmarks), points)
         now = np.append(stays, np.arange(self.size, gram.shape[0]))
         landmarks = stack(take_rows(self.landmarks, stays), points)
         own = gram[np.ix_(now, now)]
         whitening = whiten_gram(own)
         if self.coefficient_covariance is None:
-            return Basis(landmarks, whitening, own), 0.0
-        factor = self.factor() if factor is None else factor
-        features = times_upper(gram[:, : self.size], factor)
+            return Basis(landmarks, whitening, own)
+        features = times_upper(gram[:, : self.size], self.factor() if factor is None else factor)
         taken = times_upper(features[now].T, whitening).T
         rest = np.eye(now.size) - symmetric_product(taken)
-        before = row_norms_squared(features[left])
-        after = row_norms_squared(times_upper(gram[np.ix_(left, now)], whitening) @ taken)
-        variances = np.diagonal(gram)[left]
-        change = np.abs(before - after) / np.where(variances > 0, variances, 1.0)
-        return Basis(landmarks, whitening, own, rest), float(change.max(initial=0.0))
+        return Basis(landmarks, whitening, own, rest)
 
     def _gram_with(self, kernel: Kernel, across: Array, points: Points) -> Array:
         """Return the kernel matrix of the landmarks and further points, (m + n, m + n)."""
@@ -182,18 +168,6 @@ class Basis:
         """Return the squared distance, (n,), of each row's kernel function from the span, >= 0."""
         features = self.features(kernel, points)
         return np.maximum(kernel.diagonal(points) - row_norms_squared(features), 0.0)
-
-    def project(self, kernel: Kernel, points: Points, coefficients: Array) -> Projection:
-        """Return the projection of an expansion on the span, and its squared error."""
-        features, size = self.features(kernel, points), points.shape[0]
-        squared_error = np.zeros(coefficients.shape[1])
-        for rows in blocks(size, size):
-            rest = kernel(points[rows], points) - features[rows] @ features.T
-            squared_error += np.sum(coefficients[rows] * (rest @ coefficients), axis=0)
-        return Projection(
-            coefficients=self.whitening @ (features.T @ coefficients),
-            squared_error=np.maximum(squared_error, 0.0),
-        )
 
 
 def whiten_gram(gram: Array) -> Array:
@@ -260,7 +234,7 @@ DEFERRED = 0.1
 
 
 @dataclass(frozen=True)
-class LandmarkRecursion:
+class LandmarkRecursion(Recursion):
     """The covariance in O(m^2 + m p) memory, for streams of any length.
 
     Parameters
@@ -284,15 +258,17 @@ class LandmarkRecursion:
     n_seen: float = 0.0
     n_pending: float = 0.0
 
-    grows: ClassVar[bool] = True
+    grows = True
 
     @property
     def landmarks(self) -> Points | None:
         return None if self.basis is None else self.basis.landmarks
 
-    def project(self, points: Points, coefficients: Array) -> Projection:
+    def project(self, points: Points, coefficients: Array) -> Array:
         assert self.basis is not None
-        return self.basis.project(self.covariance.kernel, points, coefficients)
+        features = self.basis.features(self.covariance.kernel, points)
+        projected: Array = self.basis.whitening @ (features.T @ coefficients)
+        return projected
 
     def residual_variances(self, points: Points) -> Array:
         assert self.basis is not None
@@ -308,7 +284,7 @@ class LandmarkRecursion:
         represented = pending
         if basis.size == self.capacity:
             represented = replaced_now(n, pending, seen, self.capacity)
-        origin, cost = None, 0.0
+        origin = None
         draws = draw_keys(n, self.seed, self.n_folds, represented) if represented else np.zeros(0)
         chosen = largest(np.append(keys, draws), self.capacity)
         stays, enters = chosen[chosen < basis.size], chosen[chosen >= basis.size] - basis.size
@@ -317,7 +293,7 @@ class LandmarkRecursion:
             if stays.size == basis.size:
                 basis = basis.extend(kernel, new)
             else:
-                basis, cost = basis.replace_landmarks(kernel, stays, new, factor)
+                basis = basis.replace_landmarks(kernel, stays, new, factor)
             origin = np.append(stays, np.full(enters.size, -1))
             keys = np.append(keys[stays], draws[enters])
         if smoothness is not None:
@@ -334,7 +310,7 @@ class LandmarkRecursion:
             n_seen=seen,
             n_pending=pending - represented,
         )
-        return FoldResult(folded, origin, cost)
+        return FoldResult(folded, origin)
 
     def _forgotten(self, points: Points, forgetting: float) -> tuple[Basis, Array, Array | None]:
         """Return the discounted basis, its keys, and its `Basis.factor` if it is known."""
@@ -345,10 +321,6 @@ class LandmarkRecursion:
             return self.basis.forget(forgetting), forgotten(self.keys, forgetting), None
         reduction = self.covariance.reduction
         return self.basis, self.keys, None if reduction is None else reduction.factor
-
-    def add_labeled(self, points: Points) -> FoldResult:
-        """Return the recursion unchanged: labels are learned with the exact kernel."""
-        return FoldResult(self)
 
 
 def replaced_now(n: int, pending: float, seen: float, n_landmarks: int) -> float:

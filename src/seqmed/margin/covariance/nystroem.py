@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.kernels import Kernel
-from seqmed.margin.covariance.exact import FoldResult, Projection
+from seqmed.margin.covariance.exact import FoldResult, Recursion
 from seqmed.margin.covariance.landmarks import whiten_gram
 from seqmed.margin.dual.problem import fits_single_precision
 from seqmed.margin.laplacian import Smoothness
@@ -207,7 +207,7 @@ def nystroem_covariance(kernel: Kernel, landmarks: Points) -> NystroemCovariance
 
 
 @dataclass(frozen=True)
-class NystroemRecursion:
+class NystroemRecursion(Recursion):
     """Landmarks in O(m^2 + m p) memory, for streams of any length.
 
     Parameters
@@ -224,8 +224,6 @@ class NystroemRecursion:
     seed: int
     n_seen: float = 0.0
     n_calls: int = 0
-
-    grows: ClassVar[bool] = False
 
     @property
     def landmarks(self) -> Points:
@@ -277,12 +275,5 @@ class NystroemRecursion:
         error = np.sqrt(variance / found.size + usual.var() / usual.size)
         return bool(found.mean() > usual.mean() + REPLACEMENT_THRESHOLD * error)
 
-    def project(self, points: Points, coefficients: Array) -> Projection:
-        found = self.covariance.on_window(points, self.landmarks)
-        features = self.covariance.features(points)
-        rest = self.covariance.kernel(points, points) - symmetric_product(features)
-        lost = np.sum(coefficients * (rest @ coefficients), axis=0)
-        return Projection(found.landmark_part(coefficients), np.maximum(lost, 0.0))
-
-    def residual_variances(self, points: Points) -> Array:
-        return self.covariance.residual_variances(points)
+    def project(self, points: Points, coefficients: Array) -> Array:
+        return self.covariance.on_window(points, self.landmarks).landmark_part(coefficients)
