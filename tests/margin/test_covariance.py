@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from seqmed.kernels import RBF, Linear, Polynomial, on_vectors
+from seqmed.kernels import RBF, Linear, Polynomial
 from seqmed.margin.covariance import make_recursion
 from seqmed.margin.covariance.exact import LowRankCovariance, reduction_factor
 from seqmed.margin.covariance.landmarks import REDUNDANT, Basis, LandmarkRecursion, whiten

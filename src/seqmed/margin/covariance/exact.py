@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, eigh
@@ -30,43 +30,51 @@ from seqmed.numeric.factors import (
 )
 
 
-class WindowCovariance(Protocol):
+class WindowCovariance(ABC):
     """The covariance between n points of the window and m landmarks."""
 
+    values: Array
+    """The kernel values between the points and the landmarks, (n, m)."""
+
+    @abstractmethod
     def gram(self) -> Array | ComputedRows:
         """Return the covariances between the points, (n, n), as the dual solver takes them."""
 
-    def scores(self, coefficients: Array) -> Array:
-        """Return ``sum_z k(x, z) a_z`` at the points, (n, machines), from (m, machines)."""
-
+    @abstractmethod
     def landmark_part(self, coefficients: Array) -> Array:
         """Return the landmark part of ``sum_s k_t(., x_s) c_s`` in the base kernel, (m, machines).
 
         ``coefficients`` are those of the points, (n, machines).
         """
 
+    def scores(self, coefficients: Array) -> Array:
+        """Return ``sum_z k(x, z) a_z`` at the points, (n, machines), from (m, machines)."""
+        return self.values @ coefficients
 
-class CovarianceFunction(Protocol):
-    """The covariance function k_t of a posterior."""
 
-    @property
-    def kernel(self) -> Kernel:
-        """The base kernel."""
+@dataclass(frozen=True)
+class CovarianceFunction(ABC):
+    """The covariance function k_t of a posterior; without overrides it is the base kernel."""
+
+    kernel: Kernel
+
+    on_landmarks = False
+    """Whether every ``k_t(., x)`` is an expansion on the landmarks alone."""
 
     @property
     def width(self) -> int:
         """Number of kernel values to compute for one point."""
-
-    @property
-    def on_landmarks(self) -> bool:
-        """Whether every ``k_t(., x)`` is an expansion on the landmarks alone."""
+        return 1
 
     def __call__(self, left: Points, right: Points) -> Array:
         """Return the (n, m) covariances of the function's values on two sets of rows."""
+        return self.kernel(left, right)
 
     def diagonal(self, points: Points) -> Array:
         """Return the variance at every row, (n,), >= 0."""
+        return self.kernel.diagonal(points)
 
+    @abstractmethod
     def on_window(self, points: Points, landmarks: Points) -> WindowCovariance:
         """Return the covariance of the window's points."""
 
@@ -75,6 +83,7 @@ class CovarianceFunction(Protocol):
 
         Scores and coefficients, both (m, machines), are in the base kernel.
         """
+        return np.zeros_like(scores)
 
 
 class FoldResult(NamedTuple):
@@ -182,13 +191,10 @@ class Reduction:
 
 
 @dataclass(frozen=True)
-class LowRankCovariance:
+class LowRankCovariance(CovarianceFunction):
     """A base kernel minus its reduction by smoothness; there is no reduction before any penalty."""
 
-    kernel: Kernel
     reduction: Reduction | None = None
-
-    on_landmarks: ClassVar[bool] = False
 
     @property
     def width(self) -> int:
@@ -207,14 +213,13 @@ class LowRankCovariance:
     def diagonal(self, points: Points) -> Array:
         variances = self.kernel.diagonal(points)
         if self.reduction is not None:
-            features = self.reduction.features(self.kernel, points)
-            variances = variances - np.einsum("ij,ij->i", features, features)
+            variances = variances - row_norms_squared(self.reduction.features(self.kernel, points))
         return np.maximum(variances, 0.0)
 
     def on_window(self, points: Points, landmarks: Points) -> LowRankWindow:
-        if not landmarks.shape[0]:
-            return LowRankWindow(self, points, np.zeros((points.shape[0], 0)))
-        return LowRankWindow(self, points, self.kernel(points, landmarks))
+        nothing = np.zeros((points.shape[0], 0))
+        values = self.kernel(points, landmarks) if landmarks.shape[0] else nothing
+        return LowRankWindow(self, points, values)
 
     def smoothed(self, scores: Array) -> Array:
         if self.reduction is None:
@@ -224,7 +229,7 @@ class LowRankCovariance:
 
 
 @dataclass(frozen=True)
-class LowRankWindow:
+class LowRankWindow(WindowCovariance):
     """The covariance of n points, with their kernel values (n, m) at the landmarks."""
 
     covariance: LowRankCovariance
@@ -243,9 +248,6 @@ class LowRankWindow:
         gram = kernel(self.points, self.points)
         return gram if features is None else gram - symmetric_product(features)
 
-    def scores(self, coefficients: Array) -> Array:
-        return self.values @ coefficients
-
     def landmark_part(self, coefficients: Array) -> Array:
         return self.covariance.smoothed(self.values.T @ coefficients)
 
@@ -256,7 +258,7 @@ def check_reduction(variances: Array, features: Array) -> None:
     In exact arithmetic ``psi(x) . psi(x) <= k(x, x)``. If rounding of large kernel values breaks
     this, every further batch would amplify the error.
     """
-    check_variance(variances - np.einsum("ij,ij->i", features, features), variances)
+    check_variance(variances - row_norms_squared(features), variances)
 
 
 def check_variance(rest: Array, variances: Array) -> None:

@@ -134,10 +134,6 @@ class Basis:
         taken[np.diag_indices_from(taken)] += 1.0
         return upper_times(self.whitening, semidefinite_factor(taken), is_upper(self.whitening))
 
-    def covariance(self, kernel: Kernel) -> LowRankCovariance:
-        """Return ``k - phi (I - V) phi'``, after a penalty."""
-        return LowRankCovariance(kernel, Reduction(self.landmarks, self.factor()))
-
     def observe(self, rows: Array) -> Basis:
         """Return the basis conditioned on ``F u = 0`` with unit noise variance, F (r, m)."""
         if not rows.shape[0]:
@@ -163,11 +159,6 @@ class Basis:
         factor = semidefinite_factor(known)
         known = reduced(factor, np.sqrt(1.0 - forgetting) * factor, forgetting)
         return replace(self, coefficient_covariance=known)
-
-    def residual_variances(self, kernel: Kernel, points: Points) -> Array:
-        """Return the squared distance, (n,), of each row's kernel function from the span, >= 0."""
-        features = self.features(kernel, points)
-        return np.maximum(kernel.diagonal(points) - row_norms_squared(features), 0.0)
 
 
 def whiten_gram(gram: Array) -> Array:
@@ -272,7 +263,9 @@ class LandmarkRecursion(Recursion):
 
     def residual_variances(self, points: Points) -> Array:
         assert self.basis is not None
-        return self.basis.residual_variances(self.covariance.kernel, points)
+        kernel = self.covariance.kernel
+        features = self.basis.features(kernel, points)
+        return np.maximum(kernel.diagonal(points) - row_norms_squared(features), 0.0)
 
     def fold(
         self, points: Points, smoothness: Smoothness | None, forgetting: float = 1.0
@@ -300,7 +293,7 @@ class LandmarkRecursion(Recursion):
             basis = basis.observe(smoothness.observations(basis.features(kernel, points)))
         covariance = self.covariance  # the base kernel, before any penalty
         if basis.coefficient_covariance is not None:
-            covariance = basis.covariance(kernel)
+            covariance = LowRankCovariance(kernel, Reduction(basis.landmarks, basis.factor()))
         folded = replace(
             self,
             covariance=covariance,
@@ -318,7 +311,9 @@ class LandmarkRecursion(Recursion):
             empty = Basis(no_rows(points), np.zeros((0, 0)), np.zeros((0, 0)))
             return empty, np.zeros(0), None
         if forgetting < 1:
-            return self.basis.forget(forgetting), forgotten(self.keys, forgetting), None
+            with np.errstate(over="ignore"):  # keys stay finite
+                keys = np.maximum(self.keys / forgetting, np.finfo(np.float64).min)
+            return self.basis.forget(forgetting), keys, None
         reduction = self.covariance.reduction
         return self.basis, self.keys, None if reduction is None else reduction.factor
 
@@ -342,7 +337,7 @@ def draw_keys(n: int, seed: int, n_folds: int, represented: float) -> Array:
     """Return one negative key per point, (n,): the m largest of a stream are a uniform sample.
 
     If the n points represent ``represented > n`` points, they get the n largest of that many keys.
-    Forgetting divides the keys of earlier points by the forgetting factor, see `forgotten`.
+    Forgetting divides the keys of earlier points by the forgetting factor.
     """
     generator = np.random.default_rng((seed, n_folds))
     keys = np.log(generator.random(n))
@@ -350,12 +345,6 @@ def draw_keys(n: int, seed: int, n_folds: int, represented: float) -> Array:
         return keys
     # the largest of N uniform numbers is the N-th root of one; this repeats with N - 1, N - 2, ...
     return generator.permutation(np.cumsum(keys / (represented - np.arange(n))))
-
-
-def forgotten(keys: Array, forgetting: float) -> Array:
-    """Return the keys of earlier points divided by ``forgetting`` in (0, 1); they stay finite."""
-    with np.errstate(over="ignore"):
-        return np.maximum(keys / forgetting, np.finfo(np.float64).min)
 
 
 def largest(keys: Array, wanted: int) -> Indices:

@@ -13,13 +13,17 @@ labeled points worse than they approximate each other.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.kernels import Kernel
-from seqmed.margin.covariance.exact import FoldResult, Recursion
+from seqmed.margin.covariance.exact import (
+    CovarianceFunction,
+    FoldResult,
+    Recursion,
+    WindowCovariance,
+)
 from seqmed.margin.covariance.landmarks import whiten_gram
 from seqmed.margin.dual.problem import fits_single_precision
 from seqmed.margin.laplacian import Smoothness
@@ -38,7 +42,7 @@ from seqmed.numeric.arrays import (
 from seqmed.numeric.factors import is_upper, squared_upper_times, symmetric_product, times_upper
 
 
-class NystroemGram:
+class NystroemGram(WindowCovariance):
     """Covariances of n points from Nystroem features; each entry is computed once.
 
     Blocks are in single precision if that is precise enough for the steps of the solver. Products,
@@ -92,9 +96,6 @@ class NystroemGram:
         """Return itself."""
         return self
 
-    def scores(self, coefficients: Array) -> Array:
-        return self.values @ coefficients
-
     def landmark_part(self, coefficients: Array) -> Array:
         return np.stack([self.projected(each) for each in coefficients.T], axis=1)
 
@@ -139,8 +140,10 @@ LARGEST_AMPLIFICATION = 100.0
 
 
 @dataclass(frozen=True)
-class NystroemCovariance:
+class NystroemCovariance(CovarianceFunction):
     """The base kernel, projected on the span of landmarks for learning.
+
+    The part of the function outside the span keeps its prior variance.
 
     Parameters
     ----------
@@ -149,11 +152,10 @@ class NystroemCovariance:
     whitening : the matrix W, (m, m), with zero columns for redundant landmarks.
     """
 
-    kernel: Kernel
     landmarks: Points
     whitening: Array
 
-    on_landmarks: ClassVar[bool] = True
+    on_landmarks = True
 
     def in_single(self, points: Points) -> bool:
         """Whether single precision is enough for features of the points."""
@@ -167,13 +169,6 @@ class NystroemCovariance:
     def width(self) -> int:
         return int(self.landmarks.shape[0])
 
-    def __call__(self, left: Points, right: Points) -> Array:
-        """Return the (n, m) covariances of the unprojected function: the base kernel.
-
-        The part of the function outside the span keeps its prior variance.
-        """
-        return self.kernel(left, right)
-
     def features(self, points: Points) -> Array:
         """Return phi of every row, (n, m)."""
         values = self.kernel(points, self.landmarks)
@@ -182,13 +177,6 @@ class NystroemCovariance:
     def on_window(self, points: Points, landmarks: Points) -> NystroemGram:
         values = self.kernel(points, self.landmarks)
         return NystroemGram(values, self.whitening, self.in_single(points))
-
-    def diagonal(self, points: Points) -> Array:
-        return self.kernel.diagonal(points)
-
-    def smoothed(self, scores: Array) -> Array:
-        """Return zeros: there is no smoothness penalty."""
-        return np.zeros_like(scores)
 
     def residual_variances(self, points: Points) -> Array:
         """Return the squared distance, (n,), of each row's kernel function from the span, >= 0."""

@@ -26,7 +26,7 @@ from seqmed.margin.dual.problem import (
     kkt_residuals,
     score_errors,
 )
-from seqmed.margin.dual.smo import empty_row_cache, full_row_cache
+from seqmed.margin.dual.smo import active_set_of, empty_row_cache, full_row_cache
 from seqmed.numeric.arrays import Array, Mask
 
 # A point at most this far beyond its margin is added together with violating points.
@@ -78,7 +78,14 @@ def solve_screened(
             missed = violating(problem, residuals, rows)
             rows = rows | thinned(missed, max(MOST_AT_FIRST, int(rows.sum())))
         if active is None or rows.sum() > active.places.size:
-            active = with_covariances(problem, rows, block, multipliers, residuals.errors)
+            if rows.sum() <= LARGEST_BLOCK:
+                places, gram = block(rows)
+                variances, held = gram.diagonal().astype(np.float64), full_row_cache(gram)
+            else:
+                places = np.flatnonzero(rows)
+                variances = problem.gram.diagonal()[places]
+                held = empty_row_cache(problem.gram, places)
+            active = active_set_of(problem, places, variances, held, multipliers, residuals.errors)
         else:
             active = active._replace(errors=residuals.errors[active.places])
             stalled = 0 if violation < least else stalled + 1
@@ -117,19 +124,6 @@ def solve_screened(
     )
 
 
-def with_covariances(
-    problem: DualProblem, rows: Mask, block: Block, multipliers: Array, errors: Array
-) -> smo.ActiveSet:
-    """Return the active set of the points in a mask. If there are many, its row cache is empty."""
-    if rows.sum() <= LARGEST_BLOCK:
-        places, gram = block(rows)
-        variances, held = gram.diagonal().astype(np.float64), full_row_cache(gram)
-    else:
-        places = np.flatnonzero(rows)
-        variances, held = problem.gram.diagonal()[places], empty_row_cache(problem.gram, places)
-    return smo.active_set_of(problem, places, variances, held, multipliers, errors)
-
-
 def violating(problem: DualProblem, residuals: KKTResiduals, rows: Mask) -> Mask:
     """Return a mask (n,) of the left-out points to add; empty if none violates the conditions.
 
@@ -156,8 +150,15 @@ def first_rows(problem: DualProblem, rows: Mask, support: Mask) -> Mask:
     If these cannot attain the sum of multipliers, the mask contains all of ``rows``; if that is not
     enough either, all points.
     """
+    wanted = problem.multiplier_sum
     for some in (thinned(rows, MOST_AT_FIRST) | support, rows | support):
-        if can_attain_sum(problem, some):
+        signs = problem.signs[some]
+        if problem.known_bias:
+            enough = bool(some.any())
+        else:
+            both = bool((signs > 0).any() and (signs < 0).any())
+            enough = both and attainable_sum(signs, problem.bounds[some], wanted) == wanted
+        if enough:
             return some
     return np.ones_like(rows)
 
@@ -170,12 +171,3 @@ def thinned(mask: Mask, most: int) -> Mask:
     some = np.zeros_like(mask)
     some[places[np.linspace(0, places.size - 1, most).astype(np.intp)]] = True
     return some
-
-
-def can_attain_sum(problem: DualProblem, rows: Mask) -> bool:
-    """Whether the selected points alone can attain the sum of multipliers."""
-    if problem.known_bias:
-        return bool(rows.any())
-    signs, bounds = problem.signs[rows], problem.bounds[rows]
-    both = bool((signs > 0).any() and (signs < 0).any())
-    return both and attainable_sum(signs, bounds, problem.multiplier_sum) == problem.multiplier_sum

@@ -29,7 +29,6 @@ from seqmed.margin.dual import interior_point, steps
 from seqmed.margin.dual.problem import (
     DualProblem,
     DualSolution,
-    KKTResiduals,
     certify,
     feasible,
     fits_single_precision,
@@ -198,7 +197,8 @@ def solve(
             elif now.gap > SLOWEST_FALL * best.gap:
                 break
             best = now
-        if active is None or left_out(active, residuals):
+        movable = residuals.movable
+        if active is None or movable.sum() > movable[active.places].sum():  # a left-out point
             every, gram, variances = np.arange(n), problem.gram, problem.gram.diagonal()
             held = isinstance(gram, np.ndarray)
             rows = full_row_cache(gram) if held else empty_row_cache(gram, every)
@@ -276,12 +276,6 @@ def descend(
             since_check = 0
             multipliers[active.places] = active.multipliers
     return (RUNNING if outcome == MISSING else outcome), used, active
-
-
-def left_out(active: ActiveSet, residuals: KKTResiduals) -> bool:
-    """Whether a step could change a point that is not active."""
-    movable = residuals.movable
-    return bool(movable.sum() > movable[active.places].sum())
 
 
 def active_set_of(
