@@ -387,7 +387,7 @@ def solve_machine(
     With Nystroem features a product with the Gram matrix is cheap and its entries are not: points
     beyond their margins are first left out.
     """
-    from seqmed.margin.dual import screening, smo  # numba: by the first update, not by an import
+    from seqmed.margin.dual import smo  # numba: by the first update, not by an import
 
     window = prior.window
     signs = np.ascontiguousarray(window.signs[:, machine])
@@ -412,7 +412,7 @@ def solve_machine(
     else:
         expected = prior_scores + gram @ coefficients + prior.biases[machine]
         rows = (signs * expected < 1.0 + SPARE) | (coefficients != 0)
-        solution = screening.solve_screened(problem, rows, gram.block, **solver)
+        solution = smo.solve_screened(problem, rows, gram.block, **solver)
     on_margin = solution.multipliers > 0
     if parameters.bias != "median" or not on_margin.any():
         return solution

@@ -20,14 +20,8 @@ from scipy.linalg import LinAlgError, eigh
 from seqmed.kernels import Expansion, Kernel, evaluate
 from seqmed.margin.dual.problem import ComputedRows
 from seqmed.margin.laplacian import Smoothness
+from seqmed.numeric import factors
 from seqmed.numeric.arrays import Array, Indices, Points, row_norms_squared, stack, take_rows
-from seqmed.numeric.factors import (
-    cholesky,
-    solve_lower,
-    symmetric_product,
-    threads_to_factor,
-    times_upper,
-)
 
 
 class WindowCovariance(ABC):
@@ -187,7 +181,7 @@ class Reduction:
 
     def features(self, kernel: Kernel, points: Points) -> Array:
         """Return psi of every row, (n, r)."""
-        return times_upper(kernel(points, self.landmarks), self.factor)
+        return factors.times_upper(kernel(points, self.landmarks), self.factor)
 
 
 @dataclass(frozen=True)
@@ -207,7 +201,7 @@ class LowRankCovariance(CovarianceFunction):
         features = self.reduction.features(self.kernel, left)
         if left is right:
             check_reduction(np.diagonal(values), features)
-            return values - symmetric_product(features)
+            return values - factors.symmetric_product(features)
         return values - features @ self.reduction.features(self.kernel, right).T
 
     def diagonal(self, points: Points) -> Array:
@@ -241,12 +235,12 @@ class LowRankWindow(WindowCovariance):
         kernel, reduction = self.covariance.kernel, self.covariance.reduction
         features = None
         if reduction is not None:
-            features = times_upper(self.values, reduction.factor)
+            features = factors.times_upper(self.values, reduction.factor)
             check_reduction(kernel.diagonal(self.points), features)
         if self.points.shape[0] > LARGEST_GRAM:
             return ComputedGram(kernel, self.points, features)
         gram = kernel(self.points, self.points)
-        return gram if features is None else gram - symmetric_product(features)
+        return gram if features is None else gram - factors.symmetric_product(features)
 
     def landmark_part(self, coefficients: Array) -> Array:
         return self.covariance.smoothed(self.values.T @ coefficients)
@@ -287,12 +281,12 @@ def reduction_factor(penalty_factor: Array, gram: Array) -> Array:
     product = penalty_factor.T @ gram @ penalty_factor
     product = 0.5 * (product + product.T)
     try:
-        lower = cholesky(product + np.eye(product.shape[0]))
+        lower = factors.cholesky(product + np.eye(product.shape[0]))
     except LinAlgError:
-        with threads_to_factor(product.shape[0]):
+        with factors.threads_to_factor(product.shape[0]):
             values, vectors = eigh(product)
         return np.asarray((penalty_factor @ vectors) / np.sqrt(1.0 + np.maximum(values, 0.0)))
-    return solve_lower(lower, penalty_factor.T).T
+    return factors.solve_lower(lower, penalty_factor.T).T
 
 
 def fold_exactly(
@@ -328,10 +322,10 @@ def discount(covariance: LowRankCovariance, forgetting: float) -> LowRankCovaria
     product = factor.T @ gram @ factor
     rest = np.eye(product.shape[0]) - 0.5 * (1.0 - forgetting) * (product + product.T)
     try:
-        lower = cholesky(rest)
+        lower = factors.cholesky(rest)
     except LinAlgError:
         raise too_large(np.diagonal(gram)) from None
-    scaled = np.sqrt(forgetting) * solve_lower(lower, factor.T).T
+    scaled = np.sqrt(forgetting) * factors.solve_lower(lower, factor.T).T
     return LowRankCovariance(covariance.kernel, Reduction(old.landmarks, scaled))
 
 

@@ -30,6 +30,7 @@ from seqmed.margin.covariance.exact import (
     check_variance,
 )
 from seqmed.margin.laplacian import Smoothness
+from seqmed.numeric import factors
 from seqmed.numeric.arrays import (
     Array,
     Indices,
@@ -40,17 +41,6 @@ from seqmed.numeric.arrays import (
     take_rows,
 )
 from seqmed.numeric.execution import product
-from seqmed.numeric.factors import (
-    cholesky,
-    is_upper,
-    lower_times,
-    semidefinite_factor,
-    symmetric_product,
-    threads_to_factor,
-    times_upper,
-    triangular_inverse,
-    upper_times,
-)
 
 # A landmark is redundant if the squared distance of its kernel function from the span of the others
 # is below this fraction of the largest k(z, z). Dividing by such a small distance would amplify
@@ -84,7 +74,7 @@ class Basis:
 
     def features(self, kernel: Kernel, points: Points) -> Array:
         """Return phi of every row, (n, m)."""
-        return times_upper(kernel(points, self.landmarks), self.whitening)
+        return factors.times_upper(kernel(points, self.landmarks), self.whitening)
 
     def extend(self, kernel: Kernel, points: Points) -> Basis:
         """Return the basis with further landmarks after the existing ones.
@@ -93,9 +83,9 @@ class Basis:
         """
         n, m, known = points.shape[0], self.size, self.coefficient_covariance
         gram = self._gram_with(kernel, kernel(points, self.landmarks), points)
-        features = times_upper(gram[m:, :m], self.whitening)
+        features = factors.times_upper(gram[m:, :m], self.whitening)
         cutoff = REDUNDANT * np.diagonal(gram).max(initial=0.0)
-        own = whiten(gram[m:, m:] - symmetric_product(features), cutoff)
+        own = whiten(gram[m:, m:] - factors.symmetric_product(features), cutoff)
         whitening = np.block([
             [self.whitening, -self.whitening @ (features.T @ own)],
             [np.zeros((n, m)), own],
@@ -118,9 +108,10 @@ class Basis:
         whitening = whiten_gram(own)
         if self.coefficient_covariance is None:
             return Basis(landmarks, whitening, own)
-        features = times_upper(gram[:, : self.size], self.factor() if factor is None else factor)
-        taken = times_upper(features[now].T, whitening).T
-        rest = np.eye(now.size) - symmetric_product(taken)
+        factor = self.factor() if factor is None else factor
+        features = factors.times_upper(gram[:, : self.size], factor)
+        taken = factors.times_upper(features[now].T, whitening).T
+        rest = np.eye(now.size) - factors.symmetric_product(taken)
         return Basis(landmarks, whitening, own, rest)
 
     def _gram_with(self, kernel: Kernel, across: Array, points: Points) -> Array:
@@ -132,7 +123,8 @@ class Basis:
         assert self.coefficient_covariance is not None
         taken = -self.coefficient_covariance
         taken[np.diag_indices_from(taken)] += 1.0
-        return upper_times(self.whitening, semidefinite_factor(taken), is_upper(self.whitening))
+        factor, whitening = factors.semidefinite_factor(taken), self.whitening
+        return factors.upper_times(whitening, factor, factors.is_upper(whitening))
 
     def observe(self, rows: Array) -> Basis:
         """Return the basis conditioned on ``F u = 0`` with unit noise variance, F (r, m)."""
@@ -143,7 +135,8 @@ class Basis:
         try:
             known = conditioned(known, rows)
         except ValueError:  # rounding errors with penalties of about 1e14 and more
-            factor = semidefinite_factor(known)  # semi-definite in spite of them, at a higher cost
+            # semi-definite in spite of them, at a higher cost
+            factor = factors.semidefinite_factor(known)
             known = reduced(factor, rows @ factor, 1.0)
         return replace(self, coefficient_covariance=known)
 
@@ -156,7 +149,7 @@ class Basis:
         if known is None:
             return self
         # Without a factor, negative eigenvalues caused by rounding would grow with every batch.
-        factor = semidefinite_factor(known)
+        factor = factors.semidefinite_factor(known)
         known = reduced(factor, np.sqrt(1.0 - forgetting) * factor, forgetting)
         return replace(self, coefficient_covariance=known)
 
@@ -175,13 +168,13 @@ def whiten(gram: Array, cutoff: float) -> Array:
     n = gram.shape[0]
     if not np.diagonal(gram).max(initial=0.0) > cutoff:
         return np.zeros((n, n))
-    with threads_to_factor(n):
+    with factors.threads_to_factor(n):
         lower, info = dpotrf(gram, lower=1)
         order = np.arange(n)
         if info or not np.square(np.diagonal(lower)).min() > cutoff:
             lower, pivots, rank, _ = dpstrf(gram, tol=cutoff, lower=1)
             order = pivots[:rank] - 1
-    inverted = triangular_inverse(lower[: order.size, : order.size]).T
+    inverted = factors.triangular_inverse(lower[: order.size, : order.size]).T
     if order.size == n and (order[1:] > order[:-1]).all():
         return np.ascontiguousarray(inverted)
     whitening = np.zeros((n, n))
@@ -196,27 +189,27 @@ def conditioned(covariance: Array, rows: Array) -> Array:
     noisy[np.diag_indices_from(noisy)] += 1.0
     own = np.diagonal(covariance)
     try:
-        lower = cholesky(0.5 * (noisy + noisy.T))
+        lower = factors.cholesky(0.5 * (noisy + noisy.T))
     except LinAlgError:
         check_variance(np.full_like(own, -np.inf), own)
         raise
-    half = lower_times(triangular_inverse(lower), cross)
-    rest = covariance - symmetric_product(half.T)
+    half = factors.lower_times(factors.triangular_inverse(lower), cross)
+    rest = covariance - factors.symmetric_product(half.T)
     check_variance(np.diagonal(rest), own)
     return rest
 
 
 def reduced(factor: Array, rows: Array, own: float) -> Array:
     """Return ``C (own I + R' R)^{-1} C'``, (m, m), for a factor C (m, r) and rows R (k, r)."""
-    inner = symmetric_product(rows.T)
+    inner = factors.symmetric_product(rows.T)
     inner[np.diag_indices_from(inner)] += own
     try:
-        half = lower_times(triangular_inverse(cholesky(inner)), factor.T).T
+        half = factors.lower_times(factors.triangular_inverse(factors.cholesky(inner)), factor.T).T
     except LinAlgError:  # rounding errors of R'R are larger than the smallest eigenvalue
-        with threads_to_factor(inner.shape[0]):
+        with factors.threads_to_factor(inner.shape[0]):
             values, vectors = eigh(inner)
         half = factor @ vectors / np.sqrt(np.maximum(values, own))
-    return symmetric_product(half)
+    return factors.symmetric_product(half)
 
 
 # Landmark replacement is deferred until the pending points are this fraction of the stream:
