@@ -176,7 +176,9 @@ def learn_part(
     scored = record is not None and bool(codes.size) and state.counts.seen.sum() > 1
     rows_at_once = max(rows.points.shape[0] if new_points else codes.size, before.size)
     with threads_for(rows_at_once, before.recursion.capacity):
-        geometry = before.landmark_geometry(points) if scored else None
+        geometry = None
+        if scored and before.covariance.on_landmarks:
+            geometry = before.covariance.on_window(points, before.landmarks.points)
         every = rows.points if new_points else None
         posterior, info, left = update.step(before, every, entering, parameters, geometry)
         counts = counts.discount(left, codes, weights)

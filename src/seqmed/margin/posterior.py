@@ -29,6 +29,7 @@ from seqmed.margin.covariance.exact import (
     Recursion,
     WindowCovariance,
 )
+from seqmed.margin.covariance.landmarks import LandmarkRecursion
 from seqmed.margin.laplacian import GraphParameters
 from seqmed.numeric.arrays import (
     Array,
@@ -210,7 +211,8 @@ class Posterior:
     def mean(self, points: Points, geometry: WindowCovariance | None = None) -> Array:
         """Return the mean score of every row under every machine, bias included, (n, machines).
 
-        ``geometry`` is the `landmark_geometry` of the points, if it is known.
+        ``geometry`` is the covariance of the points, if the mean is an expansion on landmarks and
+        it is known.
         """
         if geometry is not None:
             return geometry.scores(self.mean_parts[0].coefficients) + self.intercepts
@@ -231,12 +233,6 @@ class Posterior:
                 largest += float((lengths @ np.abs(part.coefficients)).max(initial=0.0))
         bias = float(np.abs(self.intercepts).max(initial=0.0))
         return np.asarray(np.sqrt(kernel.diagonal(points)) * largest + bias)
-
-    def landmark_geometry(self, points: Points) -> WindowCovariance | None:
-        """Return the covariance of points if the mean is an expansion on landmarks, else None."""
-        if not self.covariance.on_landmarks or self.covariance.kernel.compact:
-            return None
-        return self.covariance.on_window(points, self.landmarks.points)
 
     def standard_deviation(self, points: Points) -> Array:
         """Return the standard deviation of the score at every row, (n,), without the bias."""
@@ -497,6 +493,7 @@ def within_budget(posterior: Posterior, capacity: int | None) -> Posterior:
     leaves = np.zeros(frozen.size, dtype=bool)
     # the squared error of projecting each point alone, over all machines
     weights = np.sum(frozen.coefficients**2 + frozen.averages**2, axis=1)
+    assert isinstance(posterior.recursion, LandmarkRecursion)  # the others have no frozen points
     errors = weights * posterior.recursion.residual_variances(frozen.points)
     leaves[np.argsort(errors, kind="stable")[:excess]] = True
     left, landmarks = frozen.take(leaves), posterior.landmarks

@@ -199,8 +199,8 @@ def step(
     points : (n, p) all rows of the batch, labeled or not; None for late labels.
     entering : the labeled rows, with coefficients and frozen scores of 0.
     parameters : the parameters with the C and beta of the batch.
-    geometry : `Posterior.landmark_geometry` of the labeled rows, if it is known. The duals are
-        solved with it if nothing has changed.
+    geometry : the covariance of the labeled rows, if it is known. The duals are solved with it if
+        nothing has changed.
     """
     check_variances(posterior.covariance.kernel, entering.points if points is None else points)
     past, left = posterior, 1.0

@@ -127,10 +127,6 @@ class Recursion(ABC):
         """Return the coefficients (m, machines) of an expansion projected on the landmarks."""
         raise NotImplementedError("this recursion has no landmarks of its own to project on")
 
-    def residual_variances(self, points: Points) -> Array:
-        """Return the squared error, (n,), of `project` for each row's kernel function."""
-        raise NotImplementedError("this recursion has no landmarks of its own to project on")
-
 
 @dataclass(frozen=True)
 class ComputedGram:

@@ -255,6 +255,7 @@ class LandmarkRecursion(Recursion):
         return projected
 
     def residual_variances(self, points: Points) -> Array:
+        """Return the squared error, (n,), of `project` for each row's kernel function."""
         assert self.basis is not None
         kernel = self.covariance.kernel
         features = self.basis.features(kernel, points)
