@@ -11,7 +11,7 @@ from seqmed.kernels import RBF
 from seqmed.margin import covariance, update
 from seqmed.margin.laplacian import GraphParameters
 from seqmed.margin.posterior import Window, prior_of, with_mean_parts
-from seqmed.margin.update import MarginParameters, Smoothing
+from seqmed.margin.update import MarginParameters
 from tests.support.gaussian_streams import (
     GAMMA,
     NEIGHBOURS,
@@ -113,7 +113,7 @@ def test_all_points_as_landmarks_lose_nothing_to_projection(beta, forgetting, av
     parameters = MarginParameters(
         kernel=RBF(GAMMA), C=10.0, slack_shape=1.0, bias="exact", window=None, lag=1,
         averaging=averaging, forgetting=forgetting, budget=None, class_weight=None, tol=TOL,
-        max_iter=-1, smoothing=Smoothing(beta, None, GraphParameters(), "landmarks", 85),
+        max_iter=-1, beta=beta, recursion="landmarks", most_landmarks=85,
     )  # fmt: skip
     within = replace(parameters, budget=24)
     assert within.capacity == 12

@@ -22,7 +22,6 @@ from seqmed.margin import calibration, covariance, update
 from seqmed.margin.calibration import Calibration
 from seqmed.margin.covariance.exact import ExactRecursion, LowRankCovariance, Recursion
 from seqmed.margin.covariance.nystroem import NystroemRecursion, nystroem_covariance
-from seqmed.margin.laplacian import GraphParameters
 from seqmed.margin.posterior import Posterior, Window, prior_of, with_machines
 from seqmed.margin.update import MarginParameters, UpdateInfo
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, check_overflow, no_rows, take_rows
@@ -65,10 +64,8 @@ def begin(
     else:
         kernel = parameters.kernel.freeze(rows.points, rows.weights)
     per_class = parameters.bias == "auto"
-    smoothing = parameters.smoothing
-    graph = GraphParameters() if smoothing is None else smoothing.graph
     recursion = first_recursion(parameters, kernel, rows.points, seed)
-    posterior = prior_of(recursion, graph, rows.points, per_class)
+    posterior = prior_of(recursion, parameters.graph, rows.points, per_class)
     record = Calibration() if calibrated else None
     return MarginState(posterior, no_classes(per_class), record)
 
@@ -77,18 +74,15 @@ def first_recursion(
     parameters: MarginParameters, kernel: Kernel, points: Points, seed: int
 ) -> Recursion:
     """Return the covariance before the first batch."""
-    n_landmarks, smoothing = parameters.n_landmarks, parameters.smoothing
-    if smoothing is not None:
-        if smoothing.recursion == "spectral" and (sp.issparse(points) or not kernel.on_vectors):
-            got = "sparse X" if sp.issparse(points) else f"a {type(kernel).__name__} kernel"
-            raise ValueError(
-                f"recursion='spectral' got {got}, expected dense X and a kernel on real vectors: "
-                "it evaluates the kernel on singular vectors of X. Use recursion='landmarks' or "
-                "'exact'."
-            )
-        return covariance.make_recursion(
-            smoothing.recursion, kernel, n_landmarks=n_landmarks, seed=seed
+    n_landmarks, name = parameters.n_landmarks, parameters.recursion
+    if name == "spectral" and (sp.issparse(points) or not kernel.on_vectors):
+        got = "sparse X" if sp.issparse(points) else f"a {type(kernel).__name__} kernel"
+        raise ValueError(
+            f"recursion='spectral' got {got}, expected dense X and a kernel on real vectors: it "
+            "evaluates the kernel on singular vectors of X. Use recursion='landmarks' or 'exact'."
         )
+    if name is not None:
+        return covariance.make_recursion(name, kernel, n_landmarks=n_landmarks, seed=seed)
     if parameters.budget is None or kernel.compact:
         return ExactRecursion(LowRankCovariance(kernel))
     return NystroemRecursion(nystroem_covariance(kernel, no_rows(points)), n_landmarks, seed)
@@ -281,17 +275,17 @@ def for_batch(
 
     The weights are the total weights of its labeled rows and of all rows.
     """
-    C, beta, smoothing = parameters.C, parameters.beta, parameters.smoothing
+    C, beta = parameters.C, parameters.beta
     C_origin, beta_origin = f"C={C:g}", f"beta={beta:g}"
-    if smoothing is not None and smoothing.gammas is not None:
-        gamma_A, gamma_I = smoothing.gammas
+    if parameters.gammas is not None:
+        gamma_A, gamma_I = parameters.gammas
         C = 0.5 / labeled_weight / gamma_A if labeled_weight else np.inf
         beta = 0.5 * gamma_I / gamma_A / weight / weight
         C_origin = f"gamma_A={gamma_A:g} with {labeled_weight:g} labels makes C={C:g}"
         beta_origin = (
             f"gamma_A={gamma_A:g}, gamma_I={gamma_I:g} with {weight:g} rows makes beta={beta:g}"
         )
-        parameters = replace(parameters, C=C, smoothing=smoothing._replace(beta=beta))
+        parameters = replace(parameters, C=C, beta=beta)
     check_penalty(beta, beta_origin)
     if np.isinf(C) and not labeled_weight:  # nothing to bound
         return parameters

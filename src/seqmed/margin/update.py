@@ -50,25 +50,6 @@ from seqmed.numeric.arrays import Array, Mask, Points, distinct_rows, take_rows
 LABELS_AT_ONCE, FEWEST_AT_ONCE = 4, 2000
 
 
-class Smoothing(NamedTuple):
-    """Parameters of SeqLapMED that SeqMED does not have.
-
-    Attributes
-    ----------
-    beta : smoothness weight.
-    gammas : gamma_A and gamma_I of the paper, which replace C and beta; None without them.
-    graph : the graph of a batch.
-    recursion : name of the recursion of the covariance.
-    n_landmarks : largest number of landmarks.
-    """
-
-    beta: float
-    gammas: tuple[float, float] | None
-    graph: GraphParameters
-    recursion: str
-    n_landmarks: int
-
-
 @dataclass(frozen=True)
 class MarginParameters:
     """Parameters of the margin learner. SeqMED and SeqLapMED describe them and have the defaults.
@@ -80,7 +61,11 @@ class MarginParameters:
     kernel : the kernel before the first batch; None for a precomputed one.
     slack_shape : shape of the slack prior; None for min(1, C / 2).
     class_weight : (K,) weights of the classes, "balanced", or None.
-    smoothing : parameters of SeqLapMED; None in SeqMED.
+    beta : smoothness weight; the penalty is ``2 beta f' L f``. 0 in SeqMED.
+    gammas : gamma_A and gamma_I of the paper, which replace C and beta; None without them.
+    graph : the graph of a batch.
+    recursion : name of the recursion of the covariance; None in SeqMED.
+    most_landmarks : largest number of landmarks without a budget.
     """
 
     kernel: Kernel | None
@@ -95,12 +80,11 @@ class MarginParameters:
     class_weight: Any
     tol: float
     max_iter: int
-    smoothing: Smoothing | None = None
-
-    @property
-    def beta(self) -> float:
-        """Smoothness weight; the penalty is ``2 beta f' L f``."""
-        return 0.0 if self.smoothing is None else float(self.smoothing.beta)
+    beta: float = 0.0
+    gammas: tuple[float, float] | None = None
+    graph: GraphParameters = GraphParameters()  # noqa: RUF009 - it is frozen
+    recursion: str | None = None
+    most_landmarks: int = 0
 
     @property
     def shape(self) -> float:
@@ -110,10 +94,10 @@ class MarginParameters:
     @property
     def n_landmarks(self) -> int:
         """Largest number of landmarks."""
-        if self.smoothing is None:
-            return 0 if self.budget is None else self.budget // 2
-        most = self.smoothing.n_landmarks
-        return most if self.budget is None else min(most, self.budget // 2)
+        if self.budget is None:
+            return self.most_landmarks
+        half = self.budget // 2
+        return half if self.recursion is None else min(self.most_landmarks, half)
 
     @property
     def capacity(self) -> int | None:
@@ -125,7 +109,7 @@ class MarginParameters:
         """Largest number of labels in one dual; None for any number."""
         if self.capacity is None:
             return None
-        fewest = FEWEST_AT_ONCE if self.smoothing is None else 0
+        fewest = FEWEST_AT_ONCE if self.recursion is None else 0
         return max(fewest, LABELS_AT_ONCE * self.capacity)
 
 
