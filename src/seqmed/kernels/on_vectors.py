@@ -148,7 +148,9 @@ class RBF(Kernel):
 
     def freeze(self, points: Points, weights: Array) -> Kernel:
         gamma, centre = resolve_gamma(self.gamma, points, weights), None
-        if not sp.issparse(points) and lengths_of(points, gamma).max() > NEAR_ZERO:
+        with np.errstate(over="ignore"):
+            largest = gamma * row_norms_squared(points).max()
+        if not sp.issparse(points) and largest > NEAR_ZERO:
             centre = np.average(points, axis=0, weights=weights)
         return replace(self, gamma=gamma, centre=centre)
 
@@ -270,12 +272,6 @@ class PreparedRows(NamedTuple):
         return PreparedRows(self.rows[rows], self.factors[rows], self.lengths[rows], far)
 
 
-def lengths_of(factors: Array, gamma: float) -> Array:
-    """Return ``gamma |x|^2`` of every row, (n,)."""
-    with np.errstate(over="ignore"):
-        return gamma * row_norms_squared(factors)
-
-
 class Gaussians:
     """``exp(-gamma |x - x'|^2)`` from dense rows to m points, tile by tile.
 
@@ -294,7 +290,8 @@ class Gaussians:
     def side(self, rows: Array, left: bool) -> PreparedRows:
         """Return rows prepared as the left or right factor of a product."""
         factors = rows if self.centre is None else rows - self.centre
-        lengths = lengths_of(factors, self.gamma)
+        with np.errstate(over="ignore"):
+            lengths = self.gamma * row_norms_squared(factors)
         far = np.flatnonzero(~(lengths <= FAR_FROM_CENTRE))
         if self.narrow:
             centred, factors = factors, np.empty((rows.shape[0], rows.shape[1] + 2))

@@ -242,13 +242,11 @@ def relearn(
     if geometry is None:
         geometry = prior.covariance.on_window(window.points, prior.landmarks.points)
     solvable = has_dual(window.signs, prior.known_bias) & changed
-    solutions: Solutions = (None,) * prior.biases.size
+    solutions: list[DualSolution | None] = [None] * prior.biases.size
     if solvable.any():
         gram, scores = geometry.gram(), window.frozen_scores + geometry.scores(frozen)
-        solutions = tuple(
-            solve_machine(prior, machine, gram, scores[:, machine], parameters) if has else None
-            for machine, has in enumerate(solvable)
-        )
+        for machine in np.flatnonzero(solvable).tolist():
+            solutions[machine] = solve_machine(prior, machine, gram, scores[:, machine], parameters)
     learned = with_solutions(prior, solutions)
     newest = frozen + geometry.landmark_part(learned.window.coefficients)
     if parameters.averaging:
@@ -258,7 +256,7 @@ def relearn(
         newest = kept.landmark_coefficients()
     bounded = parameters.capacity is not None
     learned = with_mean_parts(kept, parameters.averaging, bounded, newest)
-    return learned, UpdateInfo(solutions, window.size)
+    return learned, UpdateInfo(tuple(solutions), window.size)
 
 
 def leaving(window: Window, entering: Window, parameters: MarginParameters) -> Mask:
@@ -345,9 +343,6 @@ def check_variances(kernel: Kernel, points: Points) -> None:
         )
 
 
-Solutions = tuple[DualSolution | None, ...]
-
-
 def has_dual(signs: Array, known_bias: bool) -> Mask:
     """Return a mask (machines,) of the machines with a dual, given the signs of a window.
 
@@ -405,7 +400,7 @@ def solve_machine(
     return with_bias(problem, solution, median)
 
 
-def with_solutions(prior: Posterior, solutions: Solutions) -> Posterior:
+def with_solutions(prior: Posterior, solutions: list[DualSolution | None]) -> Posterior:
     """Return the posterior with the multipliers and biases of the solutions that are not None."""
     window, n_solved = prior.window, prior.n_solved.copy()
     coefficients, biases = window.coefficients.copy(), prior.biases.copy()
