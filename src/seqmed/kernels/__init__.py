@@ -56,5 +56,5 @@ def make_kernel(
 __all__ = [
     "KERNELS", "RBF", "SPECIAL", "ByFormat", "Expansion",
     "FromFunction", "Kernel", "Linear", "Polynomial", "Precomputed", "TfIdf", "blocks",
-    "evaluate", "linear_weights", "make_kernel", "names", "squared_distances",
+    "evaluate", "linear_weights", "make_kernel", "squared_distances",
 ]  # fmt: skip
