@@ -299,13 +299,6 @@ def test_counts_of_very_different_scales_need_no_scaling(tmp_path):
     assert "warning" not in result.err
 
 
-def test_inspect_shows_the_projection_error_of_a_budget(tmp_path):
-    make_rows(tmp_path / "rows.csv", 60, labeled=1.0)
-    learned = seqmed(tmp_path, *LEARN, 20, "--budget", 30)
-    assert learned.code == 0, learned.err
-    assert "projection error" in seqmed(tmp_path, "inspect", "model").out
-
-
 def test_inspect_tells_what_the_model_has_seen(folder, estimator):
     found = json.loads(seqmed(folder, "inspect", "model", "--json").out)
     _, labels = points_of(folder / "rows.csv")
@@ -322,7 +315,6 @@ def test_inspect_tells_what_the_model_has_seen(folder, estimator):
     kinds = {"a": "numeric", "b": "numeric", "c": "numeric", "id": "drop"}
     assert found["columns"]["kinds"] == kinds
     assert found["columns"]["left_out"] == {"id": "chosen"}
-    assert "projection_error" not in found.get("margin", {}), "the model has no budget"
     assert found["model"]["changed"]["random_state"] == 0
     shown = seqmed(folder, "inspect", "model").out
     parts = [

@@ -22,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from seqmed import GraphPropagation, SeqLapMED, SeqMED
 from seqmed.graph import conjugate_gradients
-from seqmed.margin.dual import screening, smo
+from seqmed.margin.dual import smo
 from tests.support.configurations import (
     CONFIGURATIONS,
     FEW,
@@ -230,8 +230,8 @@ def assert_failing_solver_leaves_no_trace(case, failure, monkeypatch):
 
         return failing
 
-    for module, name in ((smo, "solve"), (screening, "solve_screened")):
-        monkeypatch.setattr(module, name, made_to_fail(getattr(module, name)))
+    for name in ("solve", "solve_screened"):
+        monkeypatch.setattr(smo, name, made_to_fail(getattr(smo, name)))
     if case.of_graph:  # the second of all solves, of whichever expert
         failing = made_to_fail(conjugate_gradients.solve_system)
         monkeypatch.setattr(conjugate_gradients, "solve_system", failing)

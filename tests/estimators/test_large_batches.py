@@ -125,7 +125,6 @@ def test_the_report_is_of_the_whole_batch():
     info = model.update_info_
     assert (info.n_points, info.n_labeled) == (300, 300)
     assert info.n_window <= AT_ONCE + KEPT
-    assert (model.posterior_.projection_error <= info.projection_cost + 1e-12).all()
 
 
 def test_a_class_may_first_appear_in_a_later_mini_batch():
@@ -134,4 +133,4 @@ def test_a_class_may_first_appear_in_a_later_mini_batch():
     y[rare] = 1
     model = SeqLapMED(budget=BUDGET, random_state=0).fit(X, y)
     assert model.classes_.size == np.unique(y).size
-    assert model.update_info_.projection_cost.shape == (model.classes_.size,)
+    assert len(model.update_info_.solutions) == model.classes_.size

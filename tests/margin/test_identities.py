@@ -93,18 +93,6 @@ def test_slack_shape_zero_is_the_support_vector_machine(kernel, C):
     assert_close(model.decision_function(new_points()), machine.decision_function(new_points()))
 
 
-@pytest.mark.parametrize("C", [0.5, 10.0, 100.0])
-def test_slack_shape_zero_is_the_machine_with_an_rbf_kernel(C):
-    rows = make_batch(80, 80, seed=5)
-    model = seq_med(slack_shape=0, C=C).fit(rows.points, rows.labels)
-    machine = SVC(gamma=GAMMA, C=C, tol=TOL).fit(rows.points, rows.labels)
-    assert_close(
-        model.decision_function(new_points()),
-        machine.decision_function(new_points()),
-        SAME_AS_LIBSVM,
-    )
-
-
 def single(values):
     """Round to single precision, which LIBSVM does anyway."""
     return values.astype(np.float32).astype(np.float64)

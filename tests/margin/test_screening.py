@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from seqmed.margin.dual import screening
+from seqmed.margin.dual import smo
 from seqmed.margin.dual.problem import feasible
 from tests.support.dual_problems import (
     ALL_CASES,
@@ -45,7 +45,7 @@ def blocks_of(problem, precision, asked):
 
 def solve_from(problem, rows, precision=np.float64, *, tol=TIGHT, start=None, **options):
     asked = []
-    solution = screening.solve_screened(
+    solution = smo.solve_screened(
         problem,
         rows,
         blocks_of(problem, precision, asked),
@@ -169,7 +169,7 @@ def test_points_are_added_until_they_attain_the_multiplier_sum():
 
 def test_many_points_start_with_some_and_are_added_a_few_at_a_time(monkeypatch):
     problem, whole, _ = outcome(LARGE)
-    monkeypatch.setattr(screening, "MOST_AT_FIRST", 20)
+    monkeypatch.setattr(smo, "MOST_AT_FIRST", 20)
     solution, asked = solve_from(problem, np.ones(300, dtype=bool))
     assert asked[0] == 20
     assert all(after <= 2 * before for before, after in pairwise(asked))
@@ -182,7 +182,7 @@ def test_imprecise_covariances_are_replaced_by_double_precision(monkeypatch):
     noise = 1.0 + 0.5 * np.random.default_rng(0).random((300, 300))
     wrong = replace(problem, gram=problem.gram * np.sqrt(noise * noise.T))
     places = np.arange(300)
-    solution = screening.solve_screened(
+    solution = smo.solve_screened(
         problem,
         np.ones(300, dtype=bool),
         lambda rows: (places, wrong.gram.astype(np.float32)),
@@ -191,8 +191,8 @@ def test_imprecise_covariances_are_replaced_by_double_precision(monkeypatch):
     )
     assert solution.status == "converged"
     np.testing.assert_allclose(solution.multipliers, whole.multipliers, atol=1e-6)
-    monkeypatch.setattr(screening, "LARGEST_IN_DOUBLE", 10)
-    unmended = screening.solve_screened(
+    monkeypatch.setattr(smo, "LARGEST_IN_DOUBLE", 10)
+    unmended = smo.solve_screened(
         problem,
         np.ones(300, dtype=bool),
         lambda rows: (places, -wrong.gram.astype(np.float32)),
@@ -207,7 +207,7 @@ def test_imprecise_covariances_are_replaced_by_double_precision(monkeypatch):
 @pytest.mark.parametrize("part", PARTS)
 def test_rows_of_many_points_are_computed_on_demand(part, monkeypatch):
     problem, whole, reference = outcome(LARGE)
-    monkeypatch.setattr(screening, "LARGEST_BLOCK", 0)
+    monkeypatch.setattr(smo, "LARGEST_BLOCK", 0)
     rows = PARTS[part](problem, whole.multipliers > 0)
     solution, asked = solve_from(replace(problem, gram=Computed(problem.gram)), rows)
     assert asked == []
@@ -217,8 +217,8 @@ def test_rows_of_many_points_are_computed_on_demand(part, monkeypatch):
 def test_slow_progress_is_not_reported_as_rounding(monkeypatch):
     """A descent that ran out of steps does not count as stalled."""
     problem, whole, _ = outcome(LARGE)
-    monkeypatch.setattr(screening, "STEPS_PER_POINT", 1)
-    monkeypatch.setattr(screening, "LARGEST_IN_DOUBLE", 0)
+    monkeypatch.setattr(smo, "STEPS_PER_POINT", 1)
+    monkeypatch.setattr(smo, "LARGEST_IN_DOUBLE", 0)
     solution, _ = solve_from(problem, np.ones(300, dtype=bool), tol=1e-6)
     assert solution.status == "converged"
     np.testing.assert_allclose(solution.multipliers, whole.multipliers, atol=1e-4)

@@ -90,7 +90,6 @@ RULES = [
     ("SeqMED", "counts", fewer, "a machine for every class"),
     ("SeqMED", "_state.calibration.log_likelihoods", without_last, "log_likelihoods has the shape"),
     ("SeqMED", "posterior.biases", without_last, "has the shape"),
-    ("SeqMED", "posterior.projection_errors", lambda a: a[:1], "projection_errors has the shape"),
     ("SeqMED", "posterior.mean_parts", (), "a mean"),
     ("SeqMED", "posterior.mean_parts.0.coefficients", lambda a: a.T, "coefficients has the shape"),
     ("SeqMED", "posterior.mean_parts.0.points", lambda a: a[:, :3], "points of 4 columns"),

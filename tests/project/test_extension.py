@@ -7,9 +7,9 @@ import pytest
 from sklearn.utils._param_validation import StrOptions
 
 from seqmed import SeqGraphMED, SeqLapMED, SeqMED
-from seqmed.kernels import Pointwise
+from seqmed.kernels import Kernel
 from seqmed.margin import covariance
-from seqmed.margin.covariance.exact import ExactRecursion, FoldResult
+from seqmed.margin.covariance.exact import ExactRecursion, Recursion
 
 
 def rows(n=120, seed=0):
@@ -19,7 +19,7 @@ def rows(n=120, seed=0):
 
 
 @dataclass(frozen=True)
-class Laplace(Pointwise):
+class Laplace(Kernel):
     """``exp(-gamma |x - x'|_1)``."""
 
     gamma: float = 1.0
@@ -45,14 +45,13 @@ def test_a_kernel():
 
 
 @dataclass(frozen=True)
-class EveryOther:
+class EveryOther(Recursion):
     """The exact recursion with every other batch left out."""
 
     exact: ExactRecursion
     n_folds: int = 0
 
     capacity = None
-    grows = False
 
     @property
     def covariance(self):
@@ -66,15 +65,6 @@ class EveryOther:
         smoothness = None if self.n_folds % 2 else smoothness
         folded = self.exact.fold(points, smoothness, forgetting)
         return folded._replace(recursion=EveryOther(folded.recursion, self.n_folds + 1))
-
-    def add_labeled(self, points):
-        return FoldResult(self)
-
-    def project(self, points, coefficients):
-        return self.exact.project(points, coefficients)
-
-    def residual_variances(self, points):
-        return self.exact.residual_variances(points)
 
 
 def test_a_recursion(monkeypatch):

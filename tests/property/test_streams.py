@@ -405,10 +405,6 @@ def test_kept_rows_and_bytes_stay_within_their_bounds(recipe):
             assert info.n_window <= max(model.budget - 1, *labeled)
         if hasattr(model, "n_landmarks") and model.recursion == "landmarks":
             assert posterior.landmarks.size <= model.n_landmarks
-        assert (posterior.projection_error >= 0).all()
-        assert np.isfinite(posterior.projection_error).all()
-        assert (info.projection_cost >= 0).all()
-        assert info.replacement_cost >= 0
         assert posterior.nbytes > 0
 
 

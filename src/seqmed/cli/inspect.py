@@ -126,9 +126,6 @@ def experts(model: Any) -> dict[str, Any]:
         if calibration is not None:
             found["margin"]["calibration_slope"] = calibration.slope
             found["margin"]["labels_in_calibration"] = calibration.n_scored
-        if margin.budget is not None:
-            error = float(posterior.projection_error.max(initial=0.0))
-            found["margin"]["projection_error"] = json_value(error)
     return found
 
 

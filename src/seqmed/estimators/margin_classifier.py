@@ -20,7 +20,7 @@ from seqmed.margin import calibration, margin_state
 from seqmed.margin.calibration import Calibration
 from seqmed.margin.margin_state import MarginState
 from seqmed.margin.posterior import Posterior
-from seqmed.margin.update import MarginParameters, Smoothing, UpdateInfo
+from seqmed.margin.update import MarginParameters, UpdateInfo
 from seqmed.numeric.arrays import Array, Indices, Points, check_overflow
 from seqmed.numeric.execution import threads_to_score
 from seqmed.uncertainty import Uncertainty
@@ -179,16 +179,11 @@ class MarginClassifier(StreamClassifier):
             ),
             tol=self.tol,
             max_iter=self.max_iter,
-            smoothing=self._smoothing(),
         )
 
     def _kernel(self) -> Kernel:
         """Return the kernel before the first batch."""
         return make_kernel(self.kernel, self.gamma, self.degree, self.coef0)
-
-    def _smoothing(self) -> Smoothing | None:
-        """Return the parameters of the smoothness term, None without it."""
-        return None
 
     def _may_change(self, name: str, before: Any, now: Any) -> bool:
         """Whether only the bias changes between "exact" and "median", which have the same state."""

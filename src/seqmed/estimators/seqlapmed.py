@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -15,7 +16,7 @@ from seqmed.kernels import Kernel
 from seqmed.margin import covariance
 from seqmed.margin.laplacian import GraphParameters
 from seqmed.margin.margin_state import MarginState
-from seqmed.margin.update import Smoothing, UpdateInfo
+from seqmed.margin.update import MarginParameters, UpdateInfo
 
 DEFAULT_BETA = 0.01
 
@@ -330,15 +331,16 @@ class SeqLapMED(MarginClassifier):
                 "the missing one, or use C and beta."
             )
 
-    def _smoothing(self) -> Smoothing:
+    def _parameters(self, classes: NDArray[Any] | None) -> MarginParameters:
         gammas = None
         if self.gamma_A is not None and self.gamma_I is not None:
             gammas = (self.gamma_A, self.gamma_I)
         width = None if self.heat_width == "auto" else float(self.heat_width)
-        return Smoothing(
-            beta=DEFAULT_BETA if self.beta is None else self.beta,
+        return replace(
+            super()._parameters(classes),
+            beta=float(DEFAULT_BETA if self.beta is None else self.beta),
             gammas=gammas,
             graph=GraphParameters(self.n_neighbors, self.weights, width),
             recursion=self.recursion,
-            n_landmarks=self.n_landmarks,
+            most_landmarks=self.n_landmarks,
         )

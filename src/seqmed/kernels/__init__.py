@@ -11,7 +11,6 @@ from seqmed.kernels.on_vectors import (
     Expansion,
     Kernel,
     Linear,
-    Pointwise,
     Polynomial,
     blocks,
     evaluate,
@@ -43,25 +42,19 @@ def make_kernel(
         return ByFormat(gamma)
     if isinstance(kernel, str) and kernel in KERNELS:
         return KERNELS[kernel](gamma, degree, coef0)
-    # isinstance: objects of users are checked against the protocol
-    if isinstance(kernel, Kernel) and not isinstance(kernel, type):
+    if isinstance(kernel, Kernel):
         return kernel
     if callable(kernel) and not isinstance(kernel, type) and not hasattr(kernel, "freeze"):
         return FromFunction(kernel)
     raise ValueError(
-        f"kernel={kernel!r}, expected one of {names()}, a function of two sets of rows, or an "
-        "object with all methods of seqmed.kernels.Kernel: pass one of these. Pass an instance of "
-        "a kernel class, not the class."
+        f"kernel={kernel!r}, expected one of {(*KERNELS, *SPECIAL)}, a function of two sets of "
+        "rows, or an instance of a subclass of seqmed.kernels.Kernel: pass one of these. Pass an "
+        "instance of a kernel class, not the class."
     )
-
-
-def names() -> tuple[str, ...]:
-    """Return the names of all kernels."""
-    return (*KERNELS, *SPECIAL)
 
 
 __all__ = [
     "KERNELS", "RBF", "SPECIAL", "ByFormat", "Expansion",
-    "FromFunction", "Kernel", "Linear", "Pointwise", "Polynomial", "Precomputed", "TfIdf", "blocks",
-    "evaluate", "linear_weights", "make_kernel", "names", "squared_distances",
+    "FromFunction", "Kernel", "Linear", "Polynomial", "Precomputed", "TfIdf", "blocks",
+    "evaluate", "linear_weights", "make_kernel", "squared_distances",
 ]  # fmt: skip

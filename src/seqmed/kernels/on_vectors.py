@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -48,69 +48,46 @@ class Expansion(NamedTuple):
     coefficients: Array
 
 
-@runtime_checkable
-class Kernel(Protocol):
-    """The members of a kernel."""
-
-    @property
-    def on_vectors(self) -> bool:
-        """Whether any real vector is a valid point (needed by the spectral recursion)."""
-
-    @property
-    def compact(self) -> bool:
-        """Whether `join` returns an expansion of fixed size, instead of listing all points."""
-
-    def accepts(self, points: Points) -> bool:
-        """Whether points have the type and the range of values that the kernel needs."""
-
-    def freeze(self, points: Points, weights: Array) -> Kernel:
-        """Return the kernel with its data-dependent parameters learned from a weighted batch."""
-
-    def __call__(self, left: Points, right: Points) -> Array:
-        """Return the (n, m) matrix of kernel values; exactly symmetric if ``left is right``."""
-
-    def diagonal(self, points: Points) -> Array:
-        """Return ``k(x, x)`` for every row, (n,)."""
-
-    def sums(self, points: Points, expansion: Expansion) -> Array:
-        """Return the values of an expansion at every row, (n, machines), in bounded memory."""
-
-    def coordinates(self, points: Points) -> Points | None:
-        """Return the vectors whose Euclidean distances the graph uses.
-
-        None means distances in the feature space of the kernel.
-        """
-
-    def join(self, first: Expansion, second: Expansion) -> Expansion:
-        """Return the sum of two expansions."""
-
-
-class Pointwise(ABC):
-    """Defaults shared by kernels whose expansions are lists of points."""
+class Kernel(ABC):
+    """A kernel, with defaults for kernels whose expansions are lists of points."""
 
     on_vectors = True
+    """Whether any real vector is a valid point (needed by the spectral recursion)."""
     compact = False
+    """Whether `join` returns an expansion of fixed size, instead of listing all points."""
 
     @abstractmethod
     def __call__(self, left: Points, right: Points) -> Array:
-        """Return the (n, m) matrix of kernel values."""
+        """Return the (n, m) matrix of kernel values; exactly symmetric if ``left is right``."""
+
+    @abstractmethod
+    def diagonal(self, points: Points) -> Array:
+        """Return ``k(x, x)`` for every row, (n,)."""
 
     def accepts(self, points: Points) -> bool:
+        """Whether points have the type and the range of values that the kernel needs."""
         return bool(points.dtype.kind == "f")
 
-    def freeze(self, points: Points, weights: Array) -> Self:
+    def freeze(self, points: Points, weights: Array) -> Kernel:
+        """Return the kernel with its data-dependent parameters learned from a weighted batch."""
         return self
 
     def sums(self, points: Points, expansion: Expansion) -> Array:
+        """Return the values of an expansion at every row, (n, machines), in bounded memory."""
         sums = np.empty((points.shape[0], expansion.coefficients.shape[1]))
         for rows in blocks(points.shape[0], expansion.points.shape[0]):
             sums[rows] = self(points[rows], expansion.points) @ expansion.coefficients
         return sums
 
     def coordinates(self, points: Points) -> Points | None:
+        """Return the vectors whose Euclidean distances the graph uses.
+
+        None means distances in the feature space of the kernel.
+        """
         return points
 
     def join(self, first: Expansion, second: Expansion) -> Expansion:
+        """Return the sum of two expansions."""
         if not first.points.shape[0] or not second.points.shape[0]:
             return second if not first.points.shape[0] else first
         return Expansion(
@@ -129,40 +106,33 @@ def evaluate(kernel: Kernel, parts: tuple[Expansion, ...], points: Points) -> Ar
 
 
 def blocks(n_rows: int, width: int) -> Iterator[slice]:
-    """Yield slices of rows whose products with ``width`` columns stay within `BLOCK_VALUES`."""
-    size = max(1, BLOCK_VALUES // max(width, 1))
-    for start in range(0, n_rows, size):
-        yield slice(start, start + size)
+    """Return slices of rows whose products with ``width`` columns stay within `BLOCK_VALUES`."""
+    return parts(n_rows, max(1, BLOCK_VALUES // max(width, 1)))
 
 
 # -- kernels on vectors ----------------------------------------------------------------------------
 
 
-def scale_gamma(points: Points, weights: Array) -> float:
-    """Return ``1 / (n_features * variance of all entries)`` of weighted rows.
+def resolve_gamma(gamma: float | str, points: Points, weights: Array) -> float:
+    """Return ``gamma`` as a number, "scale" and "auto" as in scikit-learn's SVC.
 
-    1 for constant data, as in scikit-learn.
+    "scale" is ``1 / (n_features * variance of all entries)`` of weighted rows, 1 for constant data.
     """
+    if gamma == "auto":
+        return float(1.0 / points.shape[1])
+    if gamma != "scale":
+        return float(gamma)
     total = float(weights.sum()) * points.shape[1]
     mean = float(weights @ np.asarray(points.sum(axis=1)).ravel()) / total
     if sp.issparse(points):
         deviations = row_norms_squared(points) - points.shape[1] * mean**2
-        variance = float(weights @ deviations) / total
     else:
-        variance = float(weights @ np.square(points - mean).sum(axis=1)) / total
+        deviations = np.square(points - mean).sum(axis=1)
+    variance = float(weights @ deviations) / total
     largest = float(np.abs(points.data if sp.issparse(points) else points).max(initial=0.0))
     if variance <= (CONSTANT * largest) ** 2:
         return 1.0
     return float(1.0 / (points.shape[1] * variance))
-
-
-def resolve_gamma(gamma: float | str, points: Points, weights: Array) -> float:
-    """Return ``gamma`` as a number, "scale" and "auto" as in scikit-learn's SVC."""
-    if gamma == "scale":
-        return scale_gamma(points, weights)
-    if gamma == "auto":
-        return float(1.0 / points.shape[1])
-    return float(gamma)
 
 
 def check_gamma(gamma: float | str) -> None:
@@ -171,7 +141,7 @@ def check_gamma(gamma: float | str) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class RBF(Pointwise):
+class RBF(Kernel):
     """``exp(-gamma |x - x'|^2)``; the paper's width ``w`` is ``gamma = 1 / (2 w^2)``.
 
     ``centre`` (p,) is the mean of the first dense batch. The centre is subtracted before distances
@@ -187,9 +157,11 @@ class RBF(Pointwise):
         check_gamma(self.gamma)
         expect(self.centre is None or self.centre.ndim == 1, "a centre with one axis")
 
-    def freeze(self, points: Points, weights: Array) -> RBF:
+    def freeze(self, points: Points, weights: Array) -> Kernel:
         gamma, centre = resolve_gamma(self.gamma, points, weights), None
-        if not sp.issparse(points) and lengths_of(points, gamma).max() > NEAR_ZERO:
+        with np.errstate(over="ignore"):
+            largest = gamma * row_norms_squared(points).max()
+        if not sp.issparse(points) and largest > NEAR_ZERO:
             centre = np.average(points, axis=0, weights=weights)
         return replace(self, gamma=gamma, centre=centre)
 
@@ -240,7 +212,7 @@ def squared_distances(left: Points, right: Points) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Linear(Pointwise):
+class Linear(Kernel):
     """``x . x'``; an expansion is kept as one weight vector per machine."""
 
     compact = True
@@ -260,7 +232,7 @@ class Linear(Pointwise):
 class ByFormat(RBF):
     """`Linear` for sparse rows and `RBF` for dense rows; the first batch decides."""
 
-    def freeze(self, points: Points, weights: Array) -> Any:
+    def freeze(self, points: Points, weights: Array) -> Kernel:
         return Linear() if sp.issparse(points) else RBF(self.gamma).freeze(points, weights)
 
 
@@ -271,7 +243,7 @@ def linear_weights(expansion: Expansion) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Polynomial(Pointwise):
+class Polynomial(Kernel):
     """``(gamma x . x' + coef0) ** degree``."""
 
     gamma: float | str = "scale"
@@ -316,23 +288,6 @@ class PreparedRows(NamedTuple):
         return PreparedRows(self.rows[rows], self.factors[rows], self.lengths[rows], far)
 
 
-def lengths_of(factors: Array, gamma: float) -> Array:
-    """Return ``gamma |x|^2`` of every row, (n,)."""
-    with np.errstate(over="ignore"):
-        return gamma * row_norms_squared(factors)
-
-
-def with_lengths(rows: Array, lengths: Array, scale: float, left: bool) -> Array:
-    """Return scaled rows and their lengths as factors of one product, (n, p + 2)."""
-    n, p = rows.shape
-    factors = np.empty((n, p + 2))
-    with np.errstate(over="ignore"):
-        np.multiply(rows, scale, out=factors[:, :-2])
-    factors[:, -2] = -lengths if left else 1.0
-    factors[:, -1] = 1.0 if left else -lengths
-    return factors
-
-
 class Gaussians:
     """``exp(-gamma |x - x'|^2)`` from dense rows to m points, tile by tile.
 
@@ -351,20 +306,16 @@ class Gaussians:
     def side(self, rows: Array, left: bool) -> PreparedRows:
         """Return rows prepared as the left or right factor of a product."""
         factors = rows if self.centre is None else rows - self.centre
-        lengths = lengths_of(factors, self.gamma)
+        with np.errstate(over="ignore"):
+            lengths = self.gamma * row_norms_squared(factors)
         far = np.flatnonzero(~(lengths <= FAR_FROM_CENTRE))
         if self.narrow:
-            factors = with_lengths(factors, lengths, 2.0 * self.gamma if left else 1.0, left)
+            centred, factors = factors, np.empty((rows.shape[0], rows.shape[1] + 2))
+            with np.errstate(over="ignore"):
+                np.multiply(centred, 2.0 * self.gamma if left else 1.0, out=factors[:, :-2])
+            factors[:, -2] = -lengths if left else 1.0
+            factors[:, -1] = 1.0 if left else -lengths
         return PreparedRows(rows, factors, lengths, far)
-
-    def strips_of(self, left: Array) -> Callable[[slice], PreparedRows]:
-        """Return a function that maps a slice to the prepared rows of ``left``.
-
-        If there are few rows, all are prepared at once.
-        """
-        if left.size <= TILE * TILE:
-            return self.side(left, left=True).part
-        return lambda rows: self.side(left[rows], left=True)
 
     def tile(self, strip: PreparedRows, columns: slice, out: Array) -> Array:
         """Write the values between a strip and a slice of the points to ``out``, (k, l)."""
@@ -384,21 +335,32 @@ class Gaussians:
             out[:, column - columns.start] = one[:, 0]
         return out
 
-    def each(self, work: Callable[[slice], None], n: int, size: int) -> None:
-        """Call ``work`` for every strip of ``size`` of the n rows, in several threads."""
-        run_in_threads(work, parts(n, size), n * self.size * max(1, self.points.shape[1] // NARROW))
+    def in_strips(
+        self, work: Callable[[slice, PreparedRows, Array], None], left: Array, size: int, width: int
+    ) -> None:
+        """Call ``work`` for every strip of ``size`` rows of ``left``, in several threads.
+
+        It gets the slice, the prepared rows, and a buffer for tiles of ``width`` columns.
+        """
+        n, cost = left.shape[0], self.size * max(1, self.points.shape[1] // NARROW)
+        # few rows are prepared at once
+        every = self.side(left, left=True) if left.size <= TILE * TILE else None
+
+        def run(rows: slice) -> None:
+            strip = self.side(left[rows], left=True) if every is None else every.part(rows)
+            work(rows, strip, np.empty(size * min(self.size, width)))
+
+        run_in_threads(run, parts(n, size), n * cost)
 
     def matrix(self, left: Array) -> Array:
         """Return all values, (n, m)."""
-        n, size = left.shape[0], even(left.shape[0], strip_rows(*self.points.shape))
-        values, strips = np.empty((n, self.size)), self.strips_of(left)
+        values = np.empty((left.shape[0], self.size))
 
-        def fill(rows: slice) -> None:
-            strip = strips(rows)
+        def fill(rows: slice, strip: PreparedRows, buffer: Array) -> None:
             for columns in parts(self.size, TILE_COLUMNS):
                 self.tile(strip, columns, values[rows, columns])
 
-        self.each(fill, n, size)
+        self.in_strips(fill, left, self.strip_size(left), 0)
         return values
 
     def symmetric(self, points: Array) -> Array:
@@ -406,10 +368,9 @@ class Gaussians:
         n, side, width = self.size, TILE, TILE
         if points.shape[1] > NARROW:
             side, width = even(n, TILE // 2), TILE_COLUMNS
-        values, strips = np.empty((n, n)), self.strips_of(points)
+        values = np.empty((n, n))
 
-        def fill(rows: slice) -> None:
-            strip, buffer = strips(rows), np.empty(side * min(n, width))
+        def fill(rows: slice, strip: PreparedRows, buffer: Array) -> None:
             for columns in parts(n, width, rows.start):
                 tile = self.tile(strip, columns, tile_of(buffer, rows, columns))
                 if columns.start == rows.start:
@@ -419,23 +380,26 @@ class Gaussians:
                 values[rows, columns] = tile
                 values[columns, rows] = tile.T
 
-        self.each(fill, n, side)
+        self.in_strips(fill, points, side, width)
         np.fill_diagonal(values, 1.0)
         return values
 
     def sums(self, left: Array, coefficients: Array) -> Array:
         """Return the matrix times ``coefficients`` (m, machines), without forming the matrix."""
-        n, size = left.shape[0], even(left.shape[0], strip_rows(*self.points.shape))
-        scores, strips = np.zeros((n, coefficients.shape[1])), self.strips_of(left)
+        scores = np.zeros((left.shape[0], coefficients.shape[1]))
 
-        def add(rows: slice) -> None:
-            strip, buffer = strips(rows), np.empty(size * min(self.size, TILE_COLUMNS))
+        def add(rows: slice, strip: PreparedRows, buffer: Array) -> None:
             for columns in parts(self.size, TILE_COLUMNS):
                 tile = self.tile(strip, columns, tile_of(buffer, rows, columns))
                 scores[rows] += tile @ coefficients[columns]
 
-        self.each(add, n, size)
+        self.in_strips(add, left, self.strip_size(left), TILE_COLUMNS)
         return scores
+
+    def strip_size(self, left: Array) -> int:
+        """Return the number of rows of a strip, for tiles of about `TILE` x `TILE` values."""
+        rows = TILE * TILE // max(min(self.size, TILE_COLUMNS), TILE // 4)
+        return even(left.shape[0], rows if self.narrow else max(rows, TILE // 2))
 
 
 def differenced(rows: Array, points: Array, gamma: float) -> Array:
@@ -448,12 +412,6 @@ def tile_of(buffer: Array, rows: slice, columns: slice) -> Array:
     """Return a contiguous part of a buffer with the shape of a tile, (k, l)."""
     shape = rows.stop - rows.start, columns.stop - columns.start
     return buffer[: shape[0] * shape[1]].reshape(shape)
-
-
-def strip_rows(n_points: int, n_features: int) -> int:
-    """Return the number of rows of a strip, for tiles of about `TILE` x `TILE` values."""
-    rows = TILE * TILE // max(min(n_points, TILE_COLUMNS), TILE // 4)
-    return rows if n_features <= NARROW else max(rows, TILE // 2)
 
 
 def even(n: int, size: int) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.extmath import safe_sparse_dot
 
-from seqmed.kernels.on_vectors import Expansion, Pointwise
+from seqmed.kernels.on_vectors import Expansion, Kernel
 from seqmed.numeric.arrays import Array, Points, row_norms_squared
 from seqmed.numeric.expectations import expect
 
@@ -19,7 +19,7 @@ DIAGONAL_BLOCK = 128
 
 
 @dataclass(frozen=True, eq=False)
-class TfIdf(Pointwise):
+class TfIdf(Kernel):
     """Cosine of ``log(1 + counts) * idf`` for rows of counts, dense or CSR.
 
     ``idf`` (p,) is ``log((1 + N) / (1 + df)) + 1`` over the N rows of the first batch. A row
@@ -34,7 +34,7 @@ class TfIdf(Pointwise):
         values = points.data if sp.issparse(points) else points
         return super().accepts(points) and bool((values >= 0).all())
 
-    def freeze(self, points: Points, weights: Array) -> TfIdf:
+    def freeze(self, points: Points, weights: Array) -> Kernel:
         check_counts(points)
         present = points.sign() if sp.issparse(points) else np.sign(points)
         frequency = np.asarray(weights @ present).ravel()
@@ -42,11 +42,7 @@ class TfIdf(Pointwise):
 
     def coordinates(self, points: Points) -> Points:
         check_counts(points)
-        if self.idf is None:
-            raise ValueError(
-                "TfIdf has no idf weights yet, expected weights of a first batch: call freeze "
-                "first."
-            )
+        assert self.idf is not None, "call freeze first"
         if sp.issparse(points):
             weighted = sp.csr_array(points.log1p() * self.idf)
         else:
@@ -83,7 +79,7 @@ def check_counts(points: Points) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class FromFunction(Pointwise):
+class FromFunction(Kernel):
     """A function given by the user: it maps rows (n, p) and (m, p) to kernel values (n, m)."""
 
     function: Callable[[Any, Any], Any]
@@ -106,16 +102,15 @@ class FromFunction(Pointwise):
         return 0.5 * (values + values.T) if left is right else values
 
     def diagonal(self, points: Points) -> Array:
-        blocks = [
-            np.diagonal(self(block, block))
-            for start in range(0, points.shape[0], DIAGONAL_BLOCK)
-            for block in [points[start : start + DIAGONAL_BLOCK]]
-        ]
-        return np.concatenate([np.zeros(0), *blocks])
+        diagonal = np.empty(points.shape[0])
+        for start in range(0, points.shape[0], DIAGONAL_BLOCK):
+            rows = slice(start, start + DIAGONAL_BLOCK)
+            diagonal[rows] = np.diagonal(self(points[rows], points[rows]))
+        return diagonal
 
 
 @dataclass(frozen=True, eq=False)
-class Precomputed(Pointwise):
+class Precomputed(Kernel):
     """Kernel values computed by the user.
 
     Known points are integer indices, (n, 1), into ``gram`` (n, n). A new point is given by its (n,)

@@ -22,8 +22,7 @@ from seqmed.margin import calibration, covariance, update
 from seqmed.margin.calibration import Calibration
 from seqmed.margin.covariance.exact import ExactRecursion, LowRankCovariance, Recursion
 from seqmed.margin.covariance.nystroem import NystroemRecursion, nystroem_covariance
-from seqmed.margin.laplacian import GraphParameters
-from seqmed.margin.posterior import Posterior, prior_of, with_machines
+from seqmed.margin.posterior import Posterior, Window, prior_of, with_machines
 from seqmed.margin.update import MarginParameters, UpdateInfo
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, check_overflow, no_rows, take_rows
 from seqmed.numeric.execution import callers_level, threads_for, threads_to_score
@@ -81,10 +80,8 @@ def begin(
     else:
         kernel = parameters.kernel.freeze(rows.points, rows.weights)
     per_class = parameters.bias == "auto"
-    smoothing = parameters.smoothing
-    graph = GraphParameters() if smoothing is None else smoothing.graph
     recursion = first_recursion(parameters, kernel, rows.points, seed)
-    posterior = prior_of(recursion, graph, rows.points, per_class)
+    posterior = prior_of(recursion, parameters.graph, rows.points, per_class)
     record = Calibration() if calibrated else None
     return MarginState(posterior, no_classes(per_class), record)
 
@@ -93,18 +90,15 @@ def first_recursion(
     parameters: MarginParameters, kernel: Kernel, points: Points, seed: int
 ) -> Recursion:
     """Return the covariance before the first batch."""
-    n_landmarks, smoothing = parameters.n_landmarks, parameters.smoothing
-    if smoothing is not None:
-        if smoothing.recursion == "spectral" and (sp.issparse(points) or not kernel.on_vectors):
-            got = "sparse X" if sp.issparse(points) else f"a {type(kernel).__name__} kernel"
-            raise ValueError(
-                f"recursion='spectral' got {got}, expected dense X and a kernel on real vectors: "
-                "it evaluates the kernel on singular vectors of X. Use recursion='landmarks' or "
-                "'exact'."
-            )
-        return covariance.make_recursion(
-            smoothing.recursion, kernel, n_landmarks=n_landmarks, seed=seed
+    n_landmarks, name = parameters.n_landmarks, parameters.recursion
+    if name == "spectral" and (sp.issparse(points) or not kernel.on_vectors):
+        got = "sparse X" if sp.issparse(points) else f"a {type(kernel).__name__} kernel"
+        raise ValueError(
+            f"recursion='spectral' got {got}, expected dense X and a kernel on real vectors: it "
+            "evaluates the kernel on singular vectors of X. Use recursion='landmarks' or 'exact'."
         )
+    if name is not None:
+        return covariance.make_recursion(name, kernel, n_landmarks=n_landmarks, seed=seed)
     if parameters.budget is None or kernel.compact:
         return ExactRecursion(LowRankCovariance(kernel))
     return NystroemRecursion(nystroem_covariance(kernel, no_rows(points)), n_landmarks, seed)
@@ -115,15 +109,9 @@ def with_classes(state: MarginState, places: Indices, declared: Mask) -> MarginS
 
     ``declared`` (K,) is the mask of the classes afterwards that were declared.
     """
-    return with_counts(state, places, state.counts.with_classes(places, declared))
-
-
-def with_counts(state: MarginState, places: Indices, counts: ClassCounts) -> MarginState:
-    """Return the state with a machine for every class of other counts."""
-    posterior = state.posterior
+    counts, posterior = state.counts.with_classes(places, declared), state.posterior
     if not np.array_equal(places, np.arange(counts.size)):
-        transfer, offsets = state.counts.transfer(places, counts)
-        posterior = with_machines(posterior, transfer, offsets)
+        posterior = with_machines(posterior, *state.counts.transfer(places, counts))
     return state._replace(posterior=posterior, counts=counts)
 
 
@@ -138,13 +126,16 @@ def learn(
     parameters = for_batch(
         parameters, float(rows.weights[labeled].sum()), float(rows.weights.sum())
     )
-    infos: list[UpdateInfo] = []
-    for part in label_parts(rows, state.posterior.n_batches, parameters.labels_at_once):
-        first = new_points and not infos
-        state, info = learn_part(state, part, parameters, first)
+    parts = label_parts(rows, state.posterior.n_batches, parameters.labels_at_once)
+    for number, part in enumerate(parts):
+        state, info = learn_part(state, part, parameters, new_points and number == 0)
         warn_unless_converged(info, parameters.tol)
-        infos.append(info)
-    return state, UpdateInfo.combined(infos)._replace(C=parameters.C, beta=parameters.beta)
+    return state, info._replace(
+        n_points=rows.points.shape[0],
+        n_labeled=int(labeled.sum()),
+        C=parameters.C,
+        beta=parameters.beta,
+    )
 
 
 def label_parts(rows: Rows, seed: int, most: int | None) -> Iterator[Rows]:
@@ -177,23 +168,29 @@ def learn_part(
     points, codes = take_rows(rows.points, labeled), rows.codes[labeled]
     weights = rows.weights[labeled]
     counts = state.counts.add(codes, weights)
-    entering = update.labeled_window(
+    signs = counts.targets(codes)
+    nothing = np.zeros_like(signs)
+    bounding = weights * counts.class_weights(parameters.class_weight)[codes]
+    entering = Window(
         points=points,
-        signs=counts.targets(codes),
+        coefficients=nothing,
+        averages=nothing,
+        frozen_scores=nothing,
+        signs=signs,
+        bounds=parameters.C * bounding,
+        shapes=parameters.shape * bounding,
         weights=weights,
-        class_weights=counts.class_weights(parameters.class_weight)[codes],
-        number=before.n_batches if new_points else before.n_batches - 1,
-        parameters=parameters,
+        discounted=weights,
+        batches=np.full(codes.size, before.n_batches - (0 if new_points else 1)),
     )
     scored = record is not None and bool(codes.size) and state.counts.seen.sum() > 1
     rows_at_once = max(rows.points.shape[0] if new_points else codes.size, before.size)
     with threads_for(rows_at_once, before.recursion.capacity):
-        geometry = before.landmark_geometry(points) if scored else None
-        if new_points:
-            posterior, info = update.step(before, rows.points, entering, parameters, geometry)
-        else:
-            posterior, info = update.add_labels(before, entering, parameters, geometry)
-        left = parameters.forgetting if info.forgot else 1.0
+        geometry = None
+        if scored and before.covariance.on_landmarks:
+            geometry = before.covariance.on_window(points, before.landmarks.points)
+        every = rows.points if new_points else None
+        posterior, info, left = update.step(before, every, entering, parameters, geometry)
         counts = counts.discount(left, codes, weights)
         if record is not None:
             record = record.forget(left)
@@ -249,10 +246,12 @@ def retract(
     counts = state.counts.remove(codes, labeled.weights, labeled.discounted)
     kept = counts.kept if kept is None else kept
     places = np.where(kept, np.cumsum(kept) - 1, -1)
-    state = with_counts(state, places, counts.with_classes(places, counts.declared[kept]))
+    state = with_classes(state._replace(counts=counts), places, counts.declared[kept])
     with threads_for(state.posterior.size):
         posterior, info = update.remove_labels(state.posterior, rows, parameters)
     warn_unless_converged(info, parameters.tol)
+    n_removed = int(np.count_nonzero(rows))
+    info = info._replace(n_points=n_removed, n_labeled=n_removed)
     return state._replace(posterior=posterior), info, kept
 
 
@@ -292,17 +291,17 @@ def for_batch(
 
     The weights are the total weights of its labeled rows and of all rows.
     """
-    C, beta, smoothing = parameters.C, parameters.beta, parameters.smoothing
+    C, beta = parameters.C, parameters.beta
     C_origin, beta_origin = f"C={C:g}", f"beta={beta:g}"
-    if smoothing is not None and smoothing.gammas is not None:
-        gamma_A, gamma_I = smoothing.gammas
+    if parameters.gammas is not None:
+        gamma_A, gamma_I = parameters.gammas
         C = 0.5 / labeled_weight / gamma_A if labeled_weight else np.inf
         beta = 0.5 * gamma_I / gamma_A / weight / weight
         C_origin = f"gamma_A={gamma_A:g} with {labeled_weight:g} labels makes C={C:g}"
         beta_origin = (
             f"gamma_A={gamma_A:g}, gamma_I={gamma_I:g} with {weight:g} rows makes beta={beta:g}"
         )
-        parameters = replace(parameters, C=C, smoothing=smoothing._replace(beta=beta))
+        parameters = replace(parameters, C=C, beta=beta)
     check_penalty(beta, beta_origin)
     if np.isinf(C) and not labeled_weight:  # nothing to bound
         return parameters

@@ -22,15 +22,26 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed.kernels import Expansion, Kernel, blocks, evaluate
+from seqmed.kernels import Expansion, blocks, evaluate
 from seqmed.margin.covariance.exact import (
     CovarianceFunction,
     FoldResult,
     Recursion,
     WindowCovariance,
 )
+from seqmed.margin.covariance.landmarks import LandmarkRecursion
 from seqmed.margin.laplacian import GraphParameters
-from seqmed.numeric.arrays import Array, Points, bytes_of, no_indices, no_rows, stack, take_rows
+from seqmed.numeric.arrays import (
+    Array,
+    Indices,
+    Mask,
+    Points,
+    bytes_of,
+    no_indices,
+    no_rows,
+    stack,
+    take_rows,
+)
 from seqmed.numeric.expectations import expect, expect_shape
 
 
@@ -80,7 +91,7 @@ class Terms:
         return np.hstack([self.coefficients, self.averages])
 
     @property
-    def nonzero(self) -> NDArray[np.bool_]:
+    def nonzero(self) -> Mask:
         """Mask (n,) of the points with any coefficient."""
         return np.asarray(self.coefficients.any(axis=1) | self.averages.any(axis=1))
 
@@ -128,7 +139,7 @@ class Window(ScoredTerms):
     shapes: Array
     weights: Array
     discounted: Array
-    batches: NDArray[np.intp]
+    batches: Indices
 
     def validate(self) -> None:
         """Raise a ValueError if the solver could not run on these points."""
@@ -172,9 +183,6 @@ class Posterior:
     frozen_sums : (machines,) sum of the frozen signed multipliers. With a diffuse bias the
         multipliers of the window compensate for them.
     n_solved : (machines,) number of updates that have solved a dual of this machine.
-    projection_errors : (2, machines) bounds on the change of a score by all projections so far, of
-        the newest and of the averaged mean, at a point with k(x, x) = 1. The multipliers are taken
-        as given.
     known_bias : whether the bias is known to be `KNOWN_BIAS`; if not, its prior is diffuse.
     n_batches : batches learned.
     """
@@ -188,8 +196,7 @@ class Posterior:
     intercepts: Array
     biases: Array
     frozen_sums: Array
-    n_solved: NDArray[np.intp]
-    projection_errors: Array
+    n_solved: Indices
     known_bias: bool
     n_batches: int
 
@@ -197,7 +204,6 @@ class Posterior:
         """Raise a ValueError if the parts are not of the same machines and columns."""
         machines, width = self.biases.size, self.window.points.shape[1]
         expect_shape(self, (machines,), "biases", "intercepts", "frozen_sums", "n_solved")
-        expect_shape(self, (2, machines), "projection_errors")
         terms: tuple[Any, ...] = (self.frozen, self.window, self.landmarks, *self.mean_parts)
         for each in terms:
             shape = (each.points.shape[0], machines)
@@ -216,14 +222,6 @@ class Posterior:
         return int(max(part.points.shape[0] for part in self.mean_parts))
 
     @property
-    def projection_error(self) -> Array:
-        """Bound (machines,) on the change of a score by projections, at points with k(x, x) = 1.
-
-        The multipliers are taken as given: effects on later updates are not included.
-        """
-        return np.asarray(self.projection_errors.max(axis=0))
-
-    @property
     def support(self) -> Expansion:
         """All points with a coefficient in the current covariance, the newest last."""
         if self.covariance.on_landmarks:
@@ -240,7 +238,8 @@ class Posterior:
     def mean(self, points: Points, geometry: WindowCovariance | None = None) -> Array:
         """Return the mean score of every row under every machine, bias included, (n, machines).
 
-        ``geometry`` is the `landmark_geometry` of the points, if it is known.
+        ``geometry`` is the covariance of the points, if the mean is an expansion on landmarks and
+        it is known.
         """
         if geometry is not None:
             return geometry.scores(self.mean_parts[0].coefficients) + self.intercepts
@@ -261,12 +260,6 @@ class Posterior:
                 largest += float((lengths @ np.abs(part.coefficients)).max(initial=0.0))
         bias = float(np.abs(self.intercepts).max(initial=0.0))
         return np.asarray(np.sqrt(kernel.diagonal(points)) * largest + bias)
-
-    def landmark_geometry(self, points: Points) -> WindowCovariance | None:
-        """Return the covariance of points if the mean is an expansion on landmarks, else None."""
-        if not self.covariance.on_landmarks or self.covariance.kernel.compact:
-            return None
-        return self.covariance.on_window(points, self.landmarks.points)
 
     def standard_deviation(self, points: Points) -> Array:
         """Return the standard deviation of the score at every row, (n,), without the bias."""
@@ -301,31 +294,25 @@ class Posterior:
 
 
 def prior_of(
-    recursion: Recursion,
-    graph_parameters: GraphParameters,
-    points: Points,
-    known_bias: bool,
+    recursion: Recursion, graph_parameters: GraphParameters, points: Points, known_bias: bool
 ) -> Posterior:
     """Return the prior of one machine: its mean is the bias, its covariance the base kernel.
 
     ``points`` determines the format of later rows.
     """
-    machines, bias = 1, KNOWN_BIAS if known_bias else 0.0
-    empty, nothing, none = no_rows(points), np.zeros((0, machines)), np.zeros(0)
+    empty, nothing, none = no_rows(points), np.zeros((0, 1)), np.zeros(0)
+    bias = np.full(1, KNOWN_BIAS if known_bias else 0.0)
     return Posterior(
         recursion=recursion,
         graph_parameters=graph_parameters,
         frozen=Terms(empty, nothing, nothing),
-        window=Window(
-            empty, nothing, nothing, nothing, nothing, none, none, none, none, no_indices()
-        ),
+        window=Window(empty, *(nothing,) * 4, *(none,) * 4, no_indices()),
         landmarks=ScoredTerms(empty, nothing, nothing, nothing),
         mean_parts=(Expansion(empty, nothing),),
-        intercepts=np.full(machines, bias),
-        biases=np.full(machines, bias),
-        frozen_sums=np.zeros(machines),
-        n_solved=np.zeros(machines, dtype=np.intp),
-        projection_errors=np.zeros((2, machines)),
+        intercepts=bias,
+        biases=bias,
+        frozen_sums=np.zeros(1),
+        n_solved=np.zeros(1, dtype=np.intp),
         known_bias=known_bias,
         n_batches=0,
     )
@@ -361,11 +348,9 @@ def with_machines(posterior: Posterior, transfer: Array, offsets: Array) -> Post
         biases=posterior.biases @ transfer + offsets,
         frozen_sums=posterior.frozen_sums @ transfer,
         n_solved=n_solved,
-        projection_errors=posterior.projection_errors @ np.abs(transfer),
     )
 
 
-SomeTerms = TypeVar("SomeTerms", bound=Terms)
 SomeScored = TypeVar("SomeScored", bound=ScoredTerms)
 
 # Coefficients below this fraction of the largest coefficient are dropped.
@@ -379,7 +364,16 @@ def forget_labels(posterior: Posterior, forgetting: float) -> Posterior:
     are discounted too, which scales the weight of a row. Support vectors with negligible
     coefficients are dropped.
     """
-    window = discounted(posterior.window, forgetting)
+
+    def discounted(terms: SomeScored) -> SomeScored:
+        return replace(
+            terms,
+            coefficients=forgetting * terms.coefficients,
+            frozen_scores=forgetting * terms.frozen_scores,
+        )
+
+    newest_bound = posterior.window.bounds.max(initial=0.0)  # that of new labels is not discounted
+    window = discounted(posterior.window)
     window = replace(
         window,
         bounds=forgetting * window.bounds,
@@ -387,48 +381,27 @@ def forget_labels(posterior: Posterior, forgetting: float) -> Posterior:
         discounted=forgetting * window.discounted,
     )
     frozen = replace(posterior.frozen, coefficients=forgetting * posterior.frozen.coefficients)
-    gone = negligible(frozen)
-    newest, averaged = posterior.projection_errors
+    negligible = np.ones(frozen.size, dtype=bool)
+    for values in (frozen.coefficients, frozen.averages):
+        sizes = np.abs(values).max(axis=1, initial=0.0)
+        negligible &= sizes <= NEGLIGIBLE * sizes.max(initial=0.0)
     posterior = replace(
         posterior,
-        # compared with the weight of new labels, which is not discounted
-        window=window.take(window.bounds > NEGLIGIBLE * posterior.window.bounds.max(initial=0.0)),
-        frozen=frozen.take(~gone),
-        landmarks=discounted(posterior.landmarks, forgetting),
+        window=window.take(window.bounds > NEGLIGIBLE * newest_bound),
+        frozen=frozen.take(~negligible),
+        landmarks=discounted(posterior.landmarks),
         frozen_sums=forgetting * posterior.frozen_sums,
-        projection_errors=np.stack([forgetting * newest, averaged]),
     )
-    return add_frozen_scores(posterior, frozen.take(gone), -1.0)
-
-
-def discounted(terms: SomeScored, forgetting: float) -> SomeScored:
-    """Return the terms with the effect of labels discounted."""
-    return replace(
-        terms,
-        coefficients=forgetting * terms.coefficients,
-        frozen_scores=forgetting * terms.frozen_scores,
-    )
-
-
-def negligible(terms: Terms) -> NDArray[np.bool_]:
-    """Return a mask (n,) of the points whose coefficients are negligible."""
-    mask = np.ones(terms.size, dtype=bool)
-    for values in (terms.coefficients, terms.averages):
-        sizes = np.abs(values).max(axis=1, initial=0.0)
-        mask &= sizes <= NEGLIGIBLE * sizes.max(initial=0.0)
-    return mask
+    return add_frozen_scores(posterior, frozen.take(negligible), -1.0)
 
 
 def add_frozen_scores(posterior: Posterior, terms: Terms, sign: float) -> Posterior:
     """Add ``sign`` times the scores of the terms to the cached scores of frozen support vectors."""
-    if not terms.size:
-        return posterior
-    kernel, parts = posterior.covariance.kernel, (terms.expansion,)
 
     def with_scores(scored: SomeScored) -> SomeScored:
-        if not scored.size:
+        if not terms.size or not scored.size:
             return scored
-        values = evaluate(kernel, parts, scored.points)
+        values = evaluate(posterior.covariance.kernel, (terms.expansion,), scored.points)
         return replace(scored, frozen_scores=scored.frozen_scores + sign * values)
 
     return replace(
@@ -443,12 +416,11 @@ def with_recursion(posterior: Posterior, folded: FoldResult) -> Posterior:
 
     The coefficients of replaced landmarks are projected on the new landmarks.
     """
-    recursion, origin = folded.recursion, folded.origin
+    recursion, origin = folded
     if origin is None:
         return replace(posterior, recursion=recursion)
-    old, frozen = posterior.landmarks, posterior.frozen
+    old, frozen, machines = posterior.landmarks, posterior.frozen, posterior.biases.size
     points = no_rows(frozen.points) if recursion.landmarks is None else recursion.landmarks
-    machines = posterior.biases.size
     values = old.values
     moved = np.zeros((points.shape[0], 2 * machines))
     scores = np.zeros((points.shape[0], machines))
@@ -457,18 +429,11 @@ def with_recursion(posterior: Posterior, folded: FoldResult) -> Posterior:
     if new.size and frozen.size:
         kernel, parts = recursion.covariance.kernel, (frozen.expansion,)
         scores[new] = evaluate(kernel, parts, take_rows(points, new))
-    errors = posterior.projection_errors
     left = np.setdiff1d(np.flatnonzero(old.nonzero), origin[stayed])
     if left.size:
-        found = recursion.project(old.points[left], values[left])
-        moved += found.coefficients
-        errors = errors + norms(found.squared_error)
-    return replace(
-        posterior,
-        recursion=recursion,
-        landmarks=ScoredTerms(points, *halves(moved), scores),
-        projection_errors=errors,
-    )
+        moved += recursion.project(old.points[left], values[left])
+    landmarks = ScoredTerms(points, *halves(moved), scores)
+    return replace(posterior, recursion=recursion, landmarks=landmarks)
 
 
 def freeze(posterior: Posterior, leaving: Terms) -> Posterior:
@@ -502,9 +467,7 @@ def halves(values: Array) -> tuple[Array, Array]:
     return values[:, :machines].copy(), values[:, machines:].copy()
 
 
-def average(
-    posterior: Posterior, solved: NDArray[np.bool_], forgetting: float, newest: Array
-) -> Posterior:
+def average(posterior: Posterior, solved: Mask, forgetting: float, newest: Array) -> Posterior:
     """Return the posterior with its newest mean added to the running mean of all means.
 
     Parameters
@@ -519,22 +482,19 @@ def average(
     step = np.where(solved, np.maximum(1.0 / counts, 1.0 - forgetting), 0.0)
     step[posterior.n_solved == 0] = 1.0  # the first mean
 
-    def taken_in(terms: SomeTerms, newest: Array) -> SomeTerms:
-        return replace(terms, averages=terms.averages + step * (newest - terms.averages))
+    def averaged(averages: Array, newest: Array) -> Array:
+        return averages + step * (newest - averages)
 
-    newest_error, averaged_error = posterior.projection_errors
-    frozen, window = posterior.frozen, posterior.window
+    frozen, window, landmarks = posterior.frozen, posterior.window, posterior.landmarks
     if not posterior.covariance.on_landmarks:
-        frozen = taken_in(frozen, frozen.coefficients)
-        window = taken_in(window, window.coefficients)
-    errors = [newest_error, averaged_error + step * (newest_error - averaged_error)]
+        frozen = replace(frozen, averages=averaged(frozen.averages, frozen.coefficients))
+        window = replace(window, averages=averaged(window.averages, window.coefficients))
     return replace(
         posterior,
         frozen=frozen,
         window=window,
-        landmarks=taken_in(posterior.landmarks, newest),
-        intercepts=posterior.intercepts + step * (posterior.biases - posterior.intercepts),
-        projection_errors=np.stack(errors),
+        landmarks=replace(landmarks, averages=averaged(landmarks.averages, newest)),
+        intercepts=averaged(posterior.intercepts, posterior.biases),
     )
 
 
@@ -560,28 +520,18 @@ def within_budget(posterior: Posterior, capacity: int | None) -> Posterior:
     leaves = np.zeros(frozen.size, dtype=bool)
     # the squared error of projecting each point alone, over all machines
     weights = np.sum(frozen.coefficients**2 + frozen.averages**2, axis=1)
+    assert isinstance(posterior.recursion, LandmarkRecursion)  # the others have no frozen points
     errors = weights * posterior.recursion.residual_variances(frozen.points)
     leaves[np.argsort(errors, kind="stable")[:excess]] = True
-    left = frozen.take(leaves)
-    found = posterior.recursion.project(left.points, left.values)
-    coefficients, averages = halves(found.coefficients)
-    posterior = add_frozen_scores(posterior, left, -1.0)
-    landmarks = posterior.landmarks
-    return replace(
-        posterior,
-        frozen=frozen.take(~leaves),
-        landmarks=replace(
-            landmarks,
-            coefficients=landmarks.coefficients + coefficients,
-            averages=landmarks.averages + averages,
-        ),
-        projection_errors=posterior.projection_errors + norms(found.squared_error),
+    left, landmarks = frozen.take(leaves), posterior.landmarks
+    coefficients, averages = halves(posterior.recursion.project(left.points, left.values))
+    landmarks = replace(
+        landmarks,
+        coefficients=landmarks.coefficients + coefficients,
+        averages=landmarks.averages + averages,
     )
-
-
-def norms(squared_errors: Array) -> Array:
-    """Return norms (2, machines), of the newest and of the averaged mean, from squared norms."""
-    return np.sqrt(squared_errors.reshape(2, -1))
+    posterior = replace(posterior, frozen=frozen.take(~leaves), landmarks=landmarks)
+    return add_frozen_scores(posterior, left, -1.0)
 
 
 def with_mean_parts(
@@ -597,16 +547,15 @@ def with_mean_parts(
     own = () if posterior.covariance.on_landmarks else (posterior.frozen, posterior.window)
     if averaging:
         parts = tuple(Expansion(terms.points, terms.averages) for terms in (landmarks, *own))
-        return replace(posterior, mean_parts=summed(kernel, parts))
-    kept = tuple(
-        Expansion(terms.points, terms.coefficients) if bounded else terms.expansion for terms in own
-    )
-    parts = (Expansion(landmarks.points, newest), *kept)
-    return replace(posterior, mean_parts=summed(kernel, parts), intercepts=posterior.biases)
-
-
-def summed(kernel: Kernel, parts: tuple[Expansion, ...]) -> tuple[Expansion, ...]:
-    """Return the parts that have points, summed if that makes them smaller (linear weights)."""
+    else:
+        posterior = replace(posterior, intercepts=posterior.biases)
+        kept = tuple(
+            Expansion(terms.points, terms.coefficients) if bounded else terms.expansion
+            for terms in own
+        )
+        parts = (Expansion(landmarks.points, newest), *kept)
     if kernel.compact:
-        return (reduce(kernel.join, parts),)
-    return tuple(part for part in parts if part.points.shape[0]) or parts[:1]
+        parts = (reduce(kernel.join, parts),)
+    else:
+        parts = tuple(part for part in parts if part.points.shape[0]) or parts[:1]
+    return replace(posterior, mean_parts=parts)

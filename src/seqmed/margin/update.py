@@ -20,9 +20,9 @@ import numpy as np
 
 from seqmed.kernels import Kernel, evaluate
 from seqmed.late_rows import LateLabels
-from seqmed.margin.covariance.exact import FoldResult, WindowCovariance
+from seqmed.margin.covariance.exact import WindowCovariance
+from seqmed.margin.covariance.nystroem import NystroemGram
 from seqmed.margin.dual.problem import (
-    Block,
     ComputedRows,
     DualProblem,
     DualSolution,
@@ -50,25 +50,6 @@ from seqmed.numeric.arrays import Array, Mask, Points, distinct_rows, take_rows
 LABELS_AT_ONCE, FEWEST_AT_ONCE = 4, 2000
 
 
-class Smoothing(NamedTuple):
-    """Parameters of SeqLapMED that SeqMED does not have.
-
-    Attributes
-    ----------
-    beta : smoothness weight.
-    gammas : gamma_A and gamma_I of the paper, which replace C and beta; None without them.
-    graph : the graph of a batch.
-    recursion : name of the recursion of the covariance.
-    n_landmarks : largest number of landmarks.
-    """
-
-    beta: float
-    gammas: tuple[float, float] | None
-    graph: GraphParameters
-    recursion: str
-    n_landmarks: int
-
-
 @dataclass(frozen=True)
 class MarginParameters:
     """Parameters of the margin learner. SeqMED and SeqLapMED describe them and have the defaults.
@@ -80,7 +61,11 @@ class MarginParameters:
     kernel : the kernel before the first batch; None for a precomputed one.
     slack_shape : shape of the slack prior; None for min(1, C / 2).
     class_weight : (K,) weights of the classes, "balanced", or None.
-    smoothing : parameters of SeqLapMED; None in SeqMED.
+    beta : smoothness weight; the penalty is ``2 beta f' L f``. 0 in SeqMED.
+    gammas : gamma_A and gamma_I of the paper, which replace C and beta; None without them.
+    graph : the graph of a batch.
+    recursion : name of the recursion of the covariance; None in SeqMED.
+    most_landmarks : largest number of landmarks without a budget.
     """
 
     kernel: Kernel | None
@@ -95,12 +80,11 @@ class MarginParameters:
     class_weight: Any
     tol: float
     max_iter: int
-    smoothing: Smoothing | None = None
-
-    @property
-    def beta(self) -> float:
-        """Smoothness weight; the penalty is ``2 beta f' L f``."""
-        return 0.0 if self.smoothing is None else float(self.smoothing.beta)
+    beta: float = 0.0
+    gammas: tuple[float, float] | None = None
+    graph: GraphParameters = GraphParameters()  # noqa: RUF009 - it is frozen
+    recursion: str | None = None
+    most_landmarks: int = 0
 
     @property
     def shape(self) -> float:
@@ -110,10 +94,10 @@ class MarginParameters:
     @property
     def n_landmarks(self) -> int:
         """Largest number of landmarks."""
-        if self.smoothing is None:
-            return 0 if self.budget is None else self.budget // 2
-        most = self.smoothing.n_landmarks
-        return most if self.budget is None else min(most, self.budget // 2)
+        if self.budget is None:
+            return self.most_landmarks
+        half = self.budget // 2
+        return half if self.recursion is None else min(self.most_landmarks, half)
 
     @property
     def capacity(self) -> int | None:
@@ -125,7 +109,7 @@ class MarginParameters:
         """Largest number of labels in one dual; None for any number."""
         if self.capacity is None:
             return None
-        fewest = FEWEST_AT_ONCE if self.smoothing is None else 0
+        fewest = FEWEST_AT_ONCE if self.recursion is None else 0
         return max(fewest, LABELS_AT_ONCE * self.capacity)
 
 
@@ -135,48 +119,23 @@ class UpdateInfo(NamedTuple):
     Attributes
     ----------
     solutions : one per machine; None for a machine without a dual to solve.
+    n_window : labeled points whose multipliers were optimised.
     n_points : rows of the batch.
     n_labeled : labeled rows of the batch.
-    n_window : labeled points whose multipliers were optimised.
-    projection_cost : (machines,) norm, in the base kernel's space, of the residual of projecting
-        points beyond the budget; multiplied by ``sqrt(k(x, x))`` it bounds the change of the score
-        of x.
-    replacement_cost : largest change of the variance at a replaced landmark z, as a fraction of
-        ``k(z, z)``.
-    forgot : whether earlier labels have been discounted by `MarginParameters.forgetting`.
     C, beta : multiplier bound of a row of weight 1, and smoothness weight.
     late_labels : numbers of the late labels; None if they were not late.
 
-    A batch of many labels may be learned in mini-batches. The solutions are then those of the last
-    mini-batch.
+    A batch of many labels may be learned in mini-batches. The solutions and ``n_window`` are then
+    those of the last mini-batch.
     """
 
     solutions: tuple[DualSolution | None, ...]
-    n_points: int
-    n_labeled: int
     n_window: int
-    projection_cost: Array
-    replacement_cost: float
-    forgot: bool
+    n_points: int = 0
+    n_labeled: int = 0
     C: float = float("inf")
     beta: float = 0.0
     late_labels: LateLabels | None = None
-
-    @classmethod
-    def combined(cls, infos: list[UpdateInfo]) -> UpdateInfo:
-        """Return the report of a batch that was learned in mini-batches, in the order of these."""
-        last = infos[-1]
-        cost = last.projection_cost
-        for info in infos[:-1]:  # classes may have been added since
-            same = info.projection_cost.size == cost.size
-            cost = cost + (info.projection_cost if same else info.projection_cost.max())
-        return last._replace(
-            n_points=infos[0].n_points,
-            n_labeled=sum(info.n_labeled for info in infos),
-            projection_cost=cost,
-            replacement_cost=max(info.replacement_cost for info in infos),
-            forgot=any(info.forgot for info in infos),
-        )
 
     @property
     def solved(self) -> tuple[DualSolution, ...]:
@@ -201,65 +160,45 @@ class UpdateInfo(NamedTuple):
 
 # Largest kernel value whose third power does not overflow.
 LARGEST_VARIANCE = 1e100
+# A point at least this far beyond its margin is left out of a dual at first.
+SPARE = 0.2
 
 
 def step(
     posterior: Posterior,
-    points: Points,
+    points: Points | None,
     entering: Window,
     parameters: MarginParameters,
     geometry: WindowCovariance | None = None,
-) -> tuple[Posterior, UpdateInfo]:
-    """Learn one batch.
+) -> tuple[Posterior, UpdateInfo, float]:
+    """Learn one batch, or late labels of points that are already part of the covariance.
+
+    Late labels count as labels of the last batch: earlier labels are discounted unless this batch
+    already had labels. Returns the new posterior, the report, and the factor in (0, 1] by which
+    earlier labels were discounted.
 
     Parameters
     ----------
     posterior : the posterior before the batch.
-    points : (n, p) all rows of the batch, labeled or not.
-    entering : its labeled rows, see `labeled_window`.
+    points : (n, p) all rows of the batch, labeled or not; None for late labels.
+    entering : the labeled rows, with coefficients and frozen scores of 0.
     parameters : the parameters with the C and beta of the batch.
-    geometry : `Posterior.landmark_geometry` of the labeled rows, if it is known. The duals are
-        solved with it if nothing has changed.
+    geometry : the covariance of the labeled rows, if it is known. The duals are solved with it if
+        nothing has changed.
     """
-    check_variances(posterior, points)
-    past, forgot = with_forgetting(posterior, entering, parameters)
-    folded, graph_parameters = fold_geometry(past, points, parameters)
-    prior = with_recursion(past, folded)
-    prior = replace(prior, graph_parameters=graph_parameters, n_batches=prior.n_batches + 1)
-    prior = enter(prior, entering, parameters)
-    changed = bool(entering.size) or prior.covariance is not posterior.covariance
-    if not changed and folded.origin is None:  # the mean is unchanged
-        learned, info = prior, report(prior, (None,) * prior.biases.size)
-    else:
-        known = geometry if prior.window.size == entering.size else None
-        learned, info = relearn(past, prior, parameters, known, changed=changed)
-    return learned, info._replace(
-        n_points=points.shape[0],
-        n_labeled=entering.size,
-        forgot=forgot,
-        replacement_cost=folded.replacement_cost,
-    )
-
-
-def add_labels(
-    posterior: Posterior,
-    entering: Window,
-    parameters: MarginParameters,
-    geometry: WindowCovariance | None = None,
-) -> tuple[Posterior, UpdateInfo]:
-    """Learn late labels of points that are already part of the covariance; see `step`.
-
-    Late labels count as labels of the last batch. Earlier labels are discounted unless this batch
-    already had labels.
-    """
-    check_variances(posterior, entering.points)
-    past, forgot = posterior, False
-    if posterior.n_batches - 1 not in posterior.window.batches:
-        past, forgot = with_forgetting(posterior, entering, parameters)
-    prior = enter(past, entering, parameters)
-    known = geometry if prior.window.size == entering.size else None
-    learned, info = relearn(past, prior, parameters, known)
-    return learned, info._replace(n_points=entering.size, n_labeled=entering.size, forgot=forgot)
+    check_variances(posterior.covariance.kernel, entering.points if points is None else points)
+    past, left = posterior, 1.0
+    if points is not None or posterior.n_batches - 1 not in posterior.window.batches:
+        past, left = with_forgetting(posterior, entering, parameters)
+    prior = past if points is None else fold_geometry(past, points, parameters)
+    if entering.size:
+        prior = enter(prior, entering, parameters)
+    elif prior.landmarks is past.landmarks and prior.covariance is past.covariance:
+        return prior, UpdateInfo((None,) * prior.biases.size, prior.window.size), left
+    if prior.window.size != entering.size or prior.covariance is not past.covariance:
+        geometry = None
+    changed = bool(entering.size) or prior.covariance is not past.covariance
+    return *relearn(prior, parameters, geometry, changed=changed), left
 
 
 def remove_labels(
@@ -270,23 +209,20 @@ def remove_labels(
     A machine that has no labels left returns to its prior.
     """
     window = posterior.window.take(~rows)
-    prior = replace(posterior, window=window)
-    poor = ~has_dual(prior)
-    unlearned = poor & ~prior.frozen.coefficients.any(axis=0)
-    unlearned &= ~prior.landmarks.coefficients.any(axis=0)
+    poor = ~has_dual(window.signs, posterior.known_bias)
+    unlearned = poor & ~posterior.frozen.coefficients.any(axis=0)
+    unlearned &= ~posterior.landmarks.coefficients.any(axis=0)
+    prior_bias = KNOWN_BIAS if posterior.known_bias else 0.0
     prior = replace(
-        prior,
+        posterior,
         window=replace(window, coefficients=np.where(poor, 0.0, window.coefficients)),
-        biases=np.where(unlearned, KNOWN_BIAS if prior.known_bias else 0.0, prior.biases),
-        n_solved=np.where(unlearned, 0, prior.n_solved),
+        biases=np.where(unlearned, prior_bias, posterior.biases),
+        n_solved=np.where(unlearned, 0, posterior.n_solved),
     )
-    learned, info = relearn(prior, prior, parameters)
-    n_removed = int(np.count_nonzero(rows))
-    return learned, info._replace(n_points=n_removed, n_labeled=n_removed)
+    return relearn(prior, parameters)
 
 
 def relearn(
-    past: Posterior,
     prior: Posterior,
     parameters: MarginParameters,
     geometry: WindowCovariance | None = None,
@@ -297,86 +233,30 @@ def relearn(
 
     Parameters
     ----------
-    past : the posterior before points were frozen or projected, for the projection cost.
     prior : the posterior with its newest window and covariance.
     parameters : the parameters with the C and beta of the batch.
-    geometry : the covariance of the window before the update, if it is known.
+    geometry : the covariance of the window, if it is known.
     changed : whether the labels or the covariance have changed; if not, no dual is solved.
     """
     window, frozen = prior.window, prior.frozen_coefficients()
-    if geometry is None or prior.covariance is not past.covariance:
+    if geometry is None:
         geometry = prior.covariance.on_window(window.points, prior.landmarks.points)
-    solutions: Solutions = (None,) * prior.biases.size
-    solvable = has_dual(prior)
-    if changed and solvable.any():
-        gram = geometry.gram()
-        scores = window.frozen_scores + geometry.scores(frozen)
-        solutions = tuple(
-            solve_machine(prior, machine, gram, geometry.block, scores[:, machine], parameters)
-            if solvable[machine]
-            else None
-            for machine in range(prior.biases.size)
-        )
+    solvable = has_dual(window.signs, prior.known_bias) & changed
+    solutions: list[DualSolution | None] = [None] * prior.biases.size
+    if solvable.any():
+        gram, scores = geometry.gram(), window.frozen_scores + geometry.scores(frozen)
+        for machine in np.flatnonzero(solvable).tolist():
+            solutions[machine] = solve_machine(prior, machine, gram, scores[:, machine], parameters)
     learned = with_solutions(prior, solutions)
     newest = frozen + geometry.landmark_part(learned.window.coefficients)
     if parameters.averaging:
-        solved = np.array([solution is not None for solution in solutions])
-        learned = average(learned, solved, parameters.forgetting, newest)
+        learned = average(learned, solvable, parameters.forgetting, newest)
     kept = within_budget(learned, parameters.capacity)
     if kept is not learned and not kept.covariance.on_landmarks:  # where freezing is exact
         newest = kept.landmark_coefficients()
-    moved = prior.projection_errors - past.projection_errors
-    projected = kept.projection_errors - learned.projection_errors
     bounded = parameters.capacity is not None
-    info = report(prior, solutions)._replace(projection_cost=(moved + projected).max(axis=0))
-    return with_mean_parts(kept, parameters.averaging, bounded, newest), info
-
-
-def report(prior: Posterior, solutions: Solutions) -> UpdateInfo:
-    """Return the report of an update; it lacks rows, costs and forgetting."""
-    return UpdateInfo(
-        solutions=solutions,
-        n_points=0,
-        n_labeled=0,
-        n_window=prior.window.size,
-        projection_cost=np.zeros(prior.biases.size),
-        replacement_cost=0.0,
-        forgot=False,
-    )
-
-
-def labeled_window(
-    points: Points,
-    signs: Array,
-    weights: Array,
-    class_weights: Array,
-    number: int,
-    parameters: MarginParameters,
-) -> Window:
-    """Return the labeled points of a batch as a window; `enter` adds their frozen scores.
-
-    Parameters
-    ----------
-    points : (n, p).
-    signs : (n, machines) targets, each -1.0 or +1.0.
-    weights, class_weights : (n,) positive weights of the rows and of their classes. They are
-        multiplied.
-    number : number of the batch.
-    parameters : the parameters with the C of the batch.
-    """
-    nothing, products = np.zeros_like(signs), weights * class_weights
-    return Window(
-        points=points,
-        coefficients=nothing,
-        averages=nothing,
-        frozen_scores=nothing,
-        signs=signs,
-        bounds=parameters.C * products,
-        shapes=parameters.shape * products,
-        weights=weights,
-        discounted=weights,
-        batches=np.full(weights.size, number),
-    )
+    learned = with_mean_parts(kept, parameters.averaging, bounded, newest)
+    return learned, UpdateInfo(tuple(solutions), window.size)
 
 
 def leaving(window: Window, entering: Window, parameters: MarginParameters) -> Mask:
@@ -405,30 +285,26 @@ def leaving(window: Window, entering: Window, parameters: MarginParameters) -> M
 
 def with_forgetting(
     posterior: Posterior, entering: Window, parameters: MarginParameters
-) -> tuple[Posterior, bool]:
-    """Return the posterior after forgetting, and whether earlier labels were discounted.
+) -> tuple[Posterior, float]:
+    """Return the posterior after forgetting, and the factor by which labels were discounted.
 
     Earlier labels are discounted if the window, with the new labels, has a dual to solve.
     """
     if parameters.forgetting == 1.0 or not entering.size:
-        return posterior, False
-    staying = posterior.window.take(~leaving(posterior.window, entering, parameters))
-    grown = replace(posterior, window=joined_windows(staying, entering))
-    if not has_dual(grown).any():
-        return posterior, False
-    return forget_labels(posterior, parameters.forgetting), True
+        return posterior, 1.0
+    staying = ~leaving(posterior.window, entering, parameters)
+    signs = np.vstack([posterior.window.signs[staying], entering.signs])
+    if not has_dual(signs, posterior.known_bias).any():
+        return posterior, 1.0
+    return forget_labels(posterior, parameters.forgetting), parameters.forgetting
 
 
 def enter(posterior: Posterior, entering: Window, parameters: MarginParameters) -> Posterior:
     """Return the posterior with newly labeled points in the window and the oldest points frozen."""
-    if not entering.size:
-        return posterior
-    folded = posterior.recursion.add_labeled(entering.points)
-    posterior = with_recursion(posterior, folded)
+    posterior = with_recursion(posterior, posterior.recursion.add_labeled(entering.points))
     window = posterior.window
     leaves = leaving(window, entering, parameters)
-    posterior = replace(posterior, window=window.take(~leaves)) if leaves.any() else posterior
-    posterior = freeze(posterior, window.take(leaves))
+    posterior = freeze(replace(posterior, window=window.take(~leaves)), window.take(leaves))
     if posterior.frozen.size:
         parts = (posterior.frozen.expansion,)
         scores = evaluate(posterior.covariance.kernel, parts, entering.points)
@@ -436,32 +312,27 @@ def enter(posterior: Posterior, entering: Window, parameters: MarginParameters) 
     return replace(posterior, window=joined_windows(posterior.window, entering))
 
 
-def fold_geometry(
-    posterior: Posterior, points: Points, parameters: MarginParameters
-) -> tuple[FoldResult, GraphParameters]:
-    """Fold the smoothness of a batch into the discounted covariance; equal rows are one vertex.
-
-    The graph parameters are returned with the heat width, once it can be measured.
-    """
-    recursion, graph_parameters = posterior.recursion, posterior.graph_parameters
+def fold_geometry(posterior: Posterior, points: Points, parameters: MarginParameters) -> Posterior:
+    """Fold the smoothness of a batch into the discounted covariance; equal rows are one vertex."""
+    recursion, graph = posterior.recursion, posterior.graph_parameters
+    posterior = replace(posterior, n_batches=posterior.n_batches + 1)
     grows = recursion.grows and parameters.capacity is not None
     if parameters.beta == 0 and parameters.forgetting == 1 and not grows:
-        return FoldResult(recursion), graph_parameters
-    kernel = recursion.covariance.kernel
-    vertices = take_rows(points, distinct_rows(points))
-    penalty = None
+        return posterior
+    vertices, penalty = take_rows(points, distinct_rows(points)), None
     if parameters.beta > 0:
-        neighbours = find_neighbours(kernel, vertices, graph_parameters.n_neighbors)
-        if graph_parameters.lacks_width:
-            graph_parameters = replace(graph_parameters, heat_width=measure_heat_width(neighbours))
-        penalty = smoothness(neighbours, graph_parameters, 2.0 * parameters.beta)
-    return recursion.fold(vertices, penalty, parameters.forgetting), graph_parameters
+        neighbours = find_neighbours(recursion.covariance.kernel, vertices, graph.n_neighbors)
+        if graph.lacks_width:
+            graph = replace(graph, heat_width=measure_heat_width(neighbours))
+        penalty = smoothness(neighbours, graph, 2.0 * parameters.beta)
+    folded = recursion.fold(vertices, penalty, parameters.forgetting)
+    return replace(with_recursion(posterior, folded), graph_parameters=graph)
 
 
-def check_variances(posterior: Posterior, points: Points) -> None:
+def check_variances(kernel: Kernel, points: Points) -> None:
     """Refuse a batch on which products of kernel values would overflow."""
     with np.errstate(over="ignore"):
-        variances = posterior.covariance.kernel.diagonal(points)
+        variances = kernel.diagonal(points)
     within = variances < LARGEST_VARIANCE
     if not within.all():
         row = int(np.flatnonzero(~within)[0])
@@ -472,20 +343,13 @@ def check_variances(posterior: Posterior, points: Points) -> None:
         )
 
 
-Solutions = tuple[DualSolution | None, ...]
-
-# A point at least this far beyond its margin is left out at first.
-SPARE = 0.2
-
-
-def has_dual(posterior: Posterior) -> Mask:
-    """Return a mask (machines,) of the machines with a dual.
+def has_dual(signs: Array, known_bias: bool) -> Mask:
+    """Return a mask (machines,) of the machines with a dual, given the signs of a window.
 
     The window has labels, and labels of both signs if the bias is diffuse.
     """
-    signs = posterior.window.signs
-    size = posterior.window.size
-    if size == 0 or posterior.known_bias:
+    size = signs.shape[0]
+    if size == 0 or known_bias:
         return np.full(signs.shape[1], size > 0)
     return np.asarray(np.abs(signs.sum(axis=0)) < size)
 
@@ -494,17 +358,15 @@ def solve_machine(
     prior: Posterior,
     machine: int,
     gram: Array | ComputedRows,
-    block: Block | None,
     prior_scores: Array,
     parameters: MarginParameters,
 ) -> DualSolution:
-    """Solve the dual of one machine.
+    """Solve the dual of one machine, starting from the multipliers of the last update.
 
-    The solver starts from the multipliers of the last update. If ``block`` is given, a product with
-    the Gram matrix is cheap and its entries are not: points beyond their margins are first left
-    out.
+    With Nystroem features a product with the Gram matrix is cheap and its entries are not: points
+    beyond their margins are first left out.
     """
-    from seqmed.margin.dual import screening, smo  # numba: by the first update, not by an import
+    from seqmed.margin.dual import smo  # numba: by the first update, not by an import
 
     window = prior.window
     signs = np.ascontiguousarray(window.signs[:, machine])
@@ -524,12 +386,12 @@ def solve_machine(
         "start": feasible(problem, signs * coefficients),
         "previous_bias": float(prior.biases[machine]) if prior.n_solved[machine] else None,
     }
-    if block is None:
+    if not isinstance(gram, NystroemGram):
         solution = smo.solve(problem, **solver)
     else:
         expected = prior_scores + gram @ coefficients + prior.biases[machine]
         rows = (signs * expected < 1.0 + SPARE) | (coefficients != 0)
-        solution = screening.solve_screened(problem, rows, block, **solver)
+        solution = smo.solve_screened(problem, rows, gram.block, **solver)
     on_margin = solution.multipliers > 0
     if parameters.bias != "median" or not on_margin.any():
         return solution
@@ -538,7 +400,7 @@ def solve_machine(
     return with_bias(problem, solution, median)
 
 
-def with_solutions(prior: Posterior, solutions: Solutions) -> Posterior:
+def with_solutions(prior: Posterior, solutions: list[DualSolution | None]) -> Posterior:
     """Return the posterior with the multipliers and biases of the solutions that are not None."""
     window, n_solved = prior.window, prior.n_solved.copy()
     coefficients, biases = window.coefficients.copy(), prior.biases.copy()

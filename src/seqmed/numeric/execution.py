@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import copy_context
 from functools import cache
-from threading import Lock, Thread
+from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
@@ -99,34 +100,17 @@ def run_in_threads(work: Callable[[Part], None], parts: Iterable[Part], n_values
     pending = tuple(parts)
     count = min(allowed_threads(), len(pending)) if n_values >= MANY_VALUES else 1
     with one_thread():
-        run_parts(work, iter(pending), count)
-
-
-def run_parts(work: Callable[[Part], None], parts: Iterator[Part], count: int) -> None:
-    """Call ``work`` for every part, on this thread and on ``count - 1`` others."""
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            for part in parts:
+        if count == 1:
+            for part in pending:
                 work(part)
-        except BaseException as failure:
-            failures.append(failure)
-
-    workers: list[Thread] = []
-    try:
-        for _ in range(count - 1):
-            worker = Thread(target=copy_context().run, args=(run,))
-            with suppress(RuntimeError):  # the system may be out of threads
-                worker.start()
-                workers.append(worker)
-        for part in parts:
-            work(part)
-    finally:
-        for worker in workers:
-            worker.join()
-    if failures:
-        raise failures[0]
+            return
+        with ThreadPoolExecutor(count) as pool:
+            started = [pool.submit(copy_context().run, work, part) for part in pending]
+            try:
+                for each in started:
+                    each.result()
+            finally:  # after an error, or an interrupt
+                pool.shutdown(wait=False, cancel_futures=True)
 
 
 def product(left: NDArray[Float], right: NDArray[Float]) -> NDArray[Float]:

@@ -10,62 +10,66 @@ has the interfaces of covariances and recursions, this covariance, and the exact
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, eigh
 
 from seqmed.kernels import Expansion, Kernel, evaluate
-from seqmed.margin.dual.problem import Block, ComputedRows
+from seqmed.margin.dual.problem import ComputedRows
 from seqmed.margin.laplacian import Smoothness
 from seqmed.numeric import factors
 from seqmed.numeric.arrays import Array, Indices, Points, row_norms_squared, stack, take_rows
 from seqmed.numeric.expectations import expect_shape
-from seqmed.numeric.factors import cholesky, solve_lower, symmetric_product, times_upper
 
 
-class WindowCovariance(Protocol):
+class WindowCovariance(ABC):
     """The covariance between n points of the window and m landmarks."""
 
-    @property
-    def block(self) -> Block | None:
-        """Function that computes covariances of some points, if products with all are cheaper."""
+    values: Array
+    """The kernel values between the points and the landmarks, (n, m)."""
 
+    @abstractmethod
     def gram(self) -> Array | ComputedRows:
         """Return the covariances between the points, (n, n), as the dual solver takes them."""
 
-    def scores(self, coefficients: Array) -> Array:
-        """Return ``sum_z k(x, z) a_z`` at the points, (n, machines), from (m, machines)."""
-
+    @abstractmethod
     def landmark_part(self, coefficients: Array) -> Array:
         """Return the landmark part of ``sum_s k_t(., x_s) c_s`` in the base kernel, (m, machines).
 
         ``coefficients`` are those of the points, (n, machines).
         """
 
+    def scores(self, coefficients: Array) -> Array:
+        """Return ``sum_z k(x, z) a_z`` at the points, (n, machines), from (m, machines)."""
+        return self.values @ coefficients
 
-class CovarianceFunction(Protocol):
-    """The covariance function k_t of a posterior."""
 
-    @property
-    def kernel(self) -> Kernel:
-        """The base kernel."""
+@dataclass(frozen=True)
+class CovarianceFunction(ABC):
+    """The covariance function k_t of a posterior; without overrides it is the base kernel."""
+
+    kernel: Kernel
+
+    on_landmarks = False
+    """Whether every ``k_t(., x)`` is an expansion on the landmarks alone."""
 
     @property
     def width(self) -> int:
         """Number of kernel values to compute for one point."""
-
-    @property
-    def on_landmarks(self) -> bool:
-        """Whether every ``k_t(., x)`` is an expansion on the landmarks alone."""
+        return 1
 
     def __call__(self, left: Points, right: Points) -> Array:
         """Return the (n, m) covariances of the function's values on two sets of rows."""
+        return self.kernel(left, right)
 
     def diagonal(self, points: Points) -> Array:
         """Return the variance at every row, (n,), >= 0."""
+        return self.kernel.diagonal(points)
 
+    @abstractmethod
     def on_window(self, points: Points, landmarks: Points) -> WindowCovariance:
         """Return the covariance of the window's points."""
 
@@ -74,19 +78,7 @@ class CovarianceFunction(Protocol):
 
         Scores and coefficients, both (m, machines), are in the base kernel.
         """
-
-
-class Projection(NamedTuple):
-    """An expansion projected on the landmarks.
-
-    Attributes
-    ----------
-    coefficients : (m, machines) on the landmarks.
-    squared_error : (machines,) squared norm of the residual in the base kernel's space.
-    """
-
-    coefficients: Array
-    squared_error: Array
+        return np.zeros_like(scores)
 
 
 class FoldResult(NamedTuple):
@@ -97,34 +89,28 @@ class FoldResult(NamedTuple):
     recursion : recursion after the batch.
     origin : (m,) the index of each landmark before the batch, -1 for a new landmark; None if no
         landmark has changed.
-    replacement_cost : largest change of the variance at a replaced landmark z, as a fraction
-        of k(z, z).
     """
 
     recursion: Recursion
     origin: Indices | None = None
-    replacement_cost: float = 0.0
 
 
-class Recursion(Protocol):
+class Recursion(ABC):
     """A way to update the covariance batch by batch (Theorem 2)."""
 
-    @property
-    def covariance(self) -> CovarianceFunction:
-        """The covariance after every batch so far."""
+    covariance: CovarianceFunction
+    """The covariance after every batch so far."""
+    capacity: int | None
+    """The largest number of landmarks; None if it grows with the stream."""
+    grows = False
+    """Whether `fold` chooses landmarks among the points, even without a penalty."""
 
     @property
+    @abstractmethod
     def landmarks(self) -> Points | None:
         """Points (m, p) on which the mean is expanded, besides those with multipliers; or None."""
 
-    @property
-    def capacity(self) -> int | None:
-        """The largest number of landmarks; None if it grows with the stream."""
-
-    @property
-    def grows(self) -> bool:
-        """Whether `fold` chooses landmarks among the points, even without a penalty."""
-
+    @abstractmethod
     def fold(
         self, points: Points, smoothness: Smoothness | None, forgetting: float = 1.0
     ) -> FoldResult:
@@ -136,12 +122,11 @@ class Recursion(Protocol):
 
     def add_labeled(self, points: Points) -> FoldResult:
         """Return the recursion with landmarks for newly labeled points, if it needs them."""
+        return FoldResult(self)
 
-    def project(self, points: Points, coefficients: Array) -> Projection:
-        """Return the projection of an expansion on the landmarks."""
-
-    def residual_variances(self, points: Points) -> Array:
-        """Return the squared error, (n,), of `project` for each row's kernel function."""
+    def project(self, points: Points, coefficients: Array) -> Array:
+        """Return the coefficients (m, machines) of an expansion projected on the landmarks."""
+        raise NotImplementedError("this recursion has no landmarks of its own to project on")
 
 
 @dataclass(frozen=True)
@@ -197,17 +182,14 @@ class Reduction:
 
     def features(self, kernel: Kernel, points: Points) -> Array:
         """Return psi of every row, (n, r)."""
-        return times_upper(kernel(points, self.landmarks), self.factor)
+        return factors.times_upper(kernel(points, self.landmarks), self.factor)
 
 
 @dataclass(frozen=True)
-class LowRankCovariance:
+class LowRankCovariance(CovarianceFunction):
     """A base kernel minus its reduction by smoothness; there is no reduction before any penalty."""
 
-    kernel: Kernel
     reduction: Reduction | None = None
-
-    on_landmarks: ClassVar[bool] = False
 
     @property
     def width(self) -> int:
@@ -220,20 +202,19 @@ class LowRankCovariance:
         features = self.reduction.features(self.kernel, left)
         if left is right:
             check_reduction(np.diagonal(values), features)
-            return values - symmetric_product(features)
+            return values - factors.symmetric_product(features)
         return values - features @ self.reduction.features(self.kernel, right).T
 
     def diagonal(self, points: Points) -> Array:
         variances = self.kernel.diagonal(points)
         if self.reduction is not None:
-            features = self.reduction.features(self.kernel, points)
-            variances = variances - np.einsum("ij,ij->i", features, features)
+            variances = variances - row_norms_squared(self.reduction.features(self.kernel, points))
         return np.maximum(variances, 0.0)
 
     def on_window(self, points: Points, landmarks: Points) -> LowRankWindow:
-        if not landmarks.shape[0]:
-            return LowRankWindow(self, points, np.zeros((points.shape[0], 0)))
-        return LowRankWindow(self, points, self.kernel(points, landmarks))
+        nothing = np.zeros((points.shape[0], 0))
+        values = self.kernel(points, landmarks) if landmarks.shape[0] else nothing
+        return LowRankWindow(self, points, values)
 
     def smoothed(self, scores: Array) -> Array:
         if self.reduction is None:
@@ -243,29 +224,24 @@ class LowRankCovariance:
 
 
 @dataclass(frozen=True)
-class LowRankWindow:
+class LowRankWindow(WindowCovariance):
     """The covariance of n points, with their kernel values (n, m) at the landmarks."""
 
     covariance: LowRankCovariance
     points: Points
     values: Array
 
-    block: ClassVar[None] = None
-
     def gram(self) -> Array | ComputedGram:
         """Return the covariances between the points; computed on demand if there are too many."""
         kernel, reduction = self.covariance.kernel, self.covariance.reduction
         features = None
         if reduction is not None:
-            features = times_upper(self.values, reduction.factor)
+            features = factors.times_upper(self.values, reduction.factor)
             check_reduction(kernel.diagonal(self.points), features)
         if self.points.shape[0] > LARGEST_GRAM:
             return ComputedGram(kernel, self.points, features)
         gram = kernel(self.points, self.points)
-        return gram if features is None else gram - symmetric_product(features)
-
-    def scores(self, coefficients: Array) -> Array:
-        return self.values @ coefficients
+        return gram if features is None else gram - factors.symmetric_product(features)
 
     def landmark_part(self, coefficients: Array) -> Array:
         return self.covariance.smoothed(self.values.T @ coefficients)
@@ -277,7 +253,7 @@ def check_reduction(variances: Array, features: Array) -> None:
     In exact arithmetic ``psi(x) . psi(x) <= k(x, x)``. If rounding of large kernel values breaks
     this, every further batch would amplify the error.
     """
-    check_variance(variances - np.einsum("ij,ij->i", features, features), variances)
+    check_variance(variances - row_norms_squared(features), variances)
 
 
 def check_variance(rest: Array, variances: Array) -> None:
@@ -301,19 +277,17 @@ def reduction_factor(penalty_factor: Array, gram: Array) -> Array:
 
     ``J J'`` is the matrix S of Theorem 2. The paper inverts P, which is singular. Here
     ``S = R (I + R'KR)^{-1} R'``, where the matrix to invert has eigenvalues >= 1. Rounding of a
-    huge K, or an indefinite K, may violate this. Negative eigenvalues of R'KR are then set to zero,
-    and more than `factorisation.LARGEST` rows are refused.
+    huge K, or an indefinite K, may violate this. Negative eigenvalues of R'KR are then set to zero.
     """
     product = penalty_factor.T @ gram @ penalty_factor
     product = 0.5 * (product + product.T)
     try:
-        lower = cholesky(product + np.eye(product.shape[0]))
+        lower = factors.cholesky(product + np.eye(product.shape[0]))
     except LinAlgError:
-        if product.shape[0] > factors.LARGEST:
-            raise too_large(np.diagonal(gram)) from None
-        values, vectors = eigh(product)
+        with factors.threads_to_factor(product.shape[0]):
+            values, vectors = eigh(product)
         return np.asarray((penalty_factor @ vectors) / np.sqrt(1.0 + np.maximum(values, 0.0)))
-    return solve_lower(lower, penalty_factor.T).T
+    return factors.solve_lower(lower, penalty_factor.T).T
 
 
 def fold_exactly(
@@ -349,15 +323,15 @@ def discount(covariance: LowRankCovariance, forgetting: float) -> LowRankCovaria
     product = factor.T @ gram @ factor
     rest = np.eye(product.shape[0]) - 0.5 * (1.0 - forgetting) * (product + product.T)
     try:
-        lower = cholesky(rest)
+        lower = factors.cholesky(rest)
     except LinAlgError:
         raise too_large(np.diagonal(gram)) from None
-    scaled = np.sqrt(forgetting) * solve_lower(lower, factor.T).T
+    scaled = np.sqrt(forgetting) * factors.solve_lower(lower, factor.T).T
     return LowRankCovariance(covariance.kernel, Reduction(old.landmarks, scaled))
 
 
 @dataclass(frozen=True)
-class ExactRecursion:
+class ExactRecursion(Recursion):
     """The covariance without approximation; it needs O(N^2) memory after N points.
 
     Parameters
@@ -367,8 +341,7 @@ class ExactRecursion:
 
     covariance: LowRankCovariance
 
-    capacity: ClassVar[None] = None
-    grows: ClassVar[bool] = False
+    capacity = None
 
     @property
     def landmarks(self) -> Points | None:
@@ -384,14 +357,3 @@ class ExactRecursion:
         before = 0 if self.landmarks is None else self.landmarks.shape[0]
         origin = np.append(np.arange(before), np.full(points.shape[0], -1))
         return FoldResult(ExactRecursion(fold_exactly(past, points, smoothness)), origin)
-
-    def add_labeled(self, points: Points) -> FoldResult:
-        """Return the recursion unchanged."""
-        return FoldResult(self)
-
-    def project(self, points: Points, coefficients: Array) -> Projection:
-        """Raise an error: estimators refuse a budget with this recursion."""
-        raise NotImplementedError("this recursion has no landmarks of its own to project on")
-
-    def residual_variances(self, points: Points) -> Array:
-        return self.covariance.kernel.diagonal(points)

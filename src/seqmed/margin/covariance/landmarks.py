@@ -16,18 +16,16 @@ reduces the covariance V of ``u``.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, block_diag, eigh
 from scipy.linalg.lapack import dpotrf, dpstrf
 
-from seqmed.kernels import Kernel, blocks
+from seqmed.kernels import Kernel
 from seqmed.margin.covariance.exact import (
     FoldResult,
     LowRankCovariance,
-    Projection,
+    Recursion,
     Reduction,
     check_variance,
 )
@@ -44,16 +42,6 @@ from seqmed.numeric.arrays import (
 )
 from seqmed.numeric.execution import product
 from seqmed.numeric.expectations import expect, expect_shape
-from seqmed.numeric.factors import (
-    cholesky,
-    is_upper,
-    lower_times,
-    semidefinite_factor,
-    symmetric_product,
-    times_upper,
-    triangular_inverse,
-    upper_times,
-)
 
 # A landmark is redundant if the squared distance of its kernel function from the span of the others
 # is below this fraction of the largest k(z, z). Dividing by such a small distance would amplify
@@ -91,7 +79,7 @@ class Basis:
 
     def features(self, kernel: Kernel, points: Points) -> Array:
         """Return phi of every row, (n, m)."""
-        return times_upper(kernel(points, self.landmarks), self.whitening)
+        return factors.times_upper(kernel(points, self.landmarks), self.whitening)
 
     def extend(self, kernel: Kernel, points: Points) -> Basis:
         """Return the basis with further landmarks after the existing ones.
@@ -100,9 +88,9 @@ class Basis:
         """
         n, m, known = points.shape[0], self.size, self.coefficient_covariance
         gram = self._gram_with(kernel, kernel(points, self.landmarks), points)
-        features = times_upper(gram[m:, :m], self.whitening)
+        features = factors.times_upper(gram[m:, :m], self.whitening)
         cutoff = REDUNDANT * np.diagonal(gram).max(initial=0.0)
-        own = whiten(gram[m:, m:] - symmetric_product(features), cutoff)
+        own = whiten(gram[m:, m:] - factors.symmetric_product(features), cutoff)
         whitening = np.block([
             [self.whitening, -self.whitening @ (features.T @ own)],
             [np.zeros((n, m)), own],
@@ -111,36 +99,25 @@ class Basis:
         return Basis(stack(self.landmarks, points), whitening, gram, known)
 
     def replace_landmarks(
-        self,
-        kernel: Kernel,
-        stays: NDArray[np.intp],
-        points: Points,
-        factor: Array | None = None,
-    ) -> tuple[Basis, float]:
+        self, kernel: Kernel, stays: Indices, points: Points, factor: Array | None = None
+    ) -> Basis:
         """Return the basis with only the landmarks ``stays`` (indices) and with new points.
 
         The covariance of the function at all of these points is exact, because it is a marginal.
-        ``factor`` (m, r) is the result of `factor`, or None to compute it. Also returns the largest
-        change of the variance at a removed landmark, as a fraction of k(z, z).
+        ``factor`` (m, r) is the result of `factor`, or None to compute it.
         """
-        across = kernel(points, self.landmarks)
-        gram = self._gram_with(kernel, across, points)
-        left = np.setdiff1d(np.arange(self.size), stays)
+        gram = self._gram_with(kernel, kernel(points, self.landmarks), points)
         now = np.append(stays, np.arange(self.size, gram.shape[0]))
         landmarks = stack(take_rows(self.landmarks, stays), points)
         own = gram[np.ix_(now, now)]
         whitening = whiten_gram(own)
         if self.coefficient_covariance is None:
-            return Basis(landmarks, whitening, own), 0.0
+            return Basis(landmarks, whitening, own)
         factor = self.factor() if factor is None else factor
-        features = times_upper(gram[:, : self.size], factor)
-        taken = times_upper(features[now].T, whitening).T
-        rest = np.eye(now.size) - symmetric_product(taken)
-        before = row_norms_squared(features[left])
-        after = row_norms_squared(times_upper(gram[np.ix_(left, now)], whitening) @ taken)
-        variances = np.diagonal(gram)[left]
-        change = np.abs(before - after) / np.where(variances > 0, variances, 1.0)
-        return Basis(landmarks, whitening, own, rest), float(change.max(initial=0.0))
+        features = factors.times_upper(gram[:, : self.size], factor)
+        taken = factors.times_upper(features[now].T, whitening).T
+        rest = np.eye(now.size) - factors.symmetric_product(taken)
+        return Basis(landmarks, whitening, own, rest)
 
     def _gram_with(self, kernel: Kernel, across: Array, points: Points) -> Array:
         """Return the kernel matrix of the landmarks and further points, (m + n, m + n)."""
@@ -151,11 +128,8 @@ class Basis:
         assert self.coefficient_covariance is not None
         taken = -self.coefficient_covariance
         taken[np.diag_indices_from(taken)] += 1.0
-        return upper_times(self.whitening, semidefinite_factor(taken), is_upper(self.whitening))
-
-    def covariance(self, kernel: Kernel) -> LowRankCovariance:
-        """Return ``k - phi (I - V) phi'``, after a penalty."""
-        return LowRankCovariance(kernel, Reduction(self.landmarks, self.factor()))
+        factor, whitening = factors.semidefinite_factor(taken), self.whitening
+        return factors.upper_times(whitening, factor, factors.is_upper(whitening))
 
     def observe(self, rows: Array) -> Basis:
         """Return the basis conditioned on ``F u = 0`` with unit noise variance, F (r, m)."""
@@ -166,7 +140,8 @@ class Basis:
         try:
             known = conditioned(known, rows)
         except ValueError:  # rounding errors with penalties of about 1e14 and more
-            factor = semidefinite_factor(known)  # semi-definite in spite of them, at a higher cost
+            # semi-definite in spite of them, at a higher cost
+            factor = factors.semidefinite_factor(known)
             known = reduced(factor, rows @ factor, 1.0)
         return replace(self, coefficient_covariance=known)
 
@@ -179,26 +154,9 @@ class Basis:
         if known is None:
             return self
         # Without a factor, negative eigenvalues caused by rounding would grow with every batch.
-        factor = semidefinite_factor(known)
+        factor = factors.semidefinite_factor(known)
         known = reduced(factor, np.sqrt(1.0 - forgetting) * factor, forgetting)
         return replace(self, coefficient_covariance=known)
-
-    def residual_variances(self, kernel: Kernel, points: Points) -> Array:
-        """Return the squared distance, (n,), of each row's kernel function from the span, >= 0."""
-        features = self.features(kernel, points)
-        return np.maximum(kernel.diagonal(points) - row_norms_squared(features), 0.0)
-
-    def project(self, kernel: Kernel, points: Points, coefficients: Array) -> Projection:
-        """Return the projection of an expansion on the span, and its squared error."""
-        features, size = self.features(kernel, points), points.shape[0]
-        squared_error = np.zeros(coefficients.shape[1])
-        for rows in blocks(size, size):
-            rest = kernel(points[rows], points) - features[rows] @ features.T
-            squared_error += np.sum(coefficients[rows] * (rest @ coefficients), axis=0)
-        return Projection(
-            coefficients=self.whitening @ (features.T @ coefficients),
-            squared_error=np.maximum(squared_error, 0.0),
-        )
 
 
 def whiten_gram(gram: Array) -> Array:
@@ -215,16 +173,13 @@ def whiten(gram: Array, cutoff: float) -> Array:
     n = gram.shape[0]
     if not np.diagonal(gram).max(initial=0.0) > cutoff:
         return np.zeros((n, n))
-    if n > factors.LARGEST:
-        lower, order = factors.pivoted_cholesky(gram, cutoff)
-        order = order[: lower.shape[1]]
-    else:
+    with factors.threads_to_factor(n):
         lower, info = dpotrf(gram, lower=1)
         order = np.arange(n)
         if info or not np.square(np.diagonal(lower)).min() > cutoff:
             lower, pivots, rank, _ = dpstrf(gram, tol=cutoff, lower=1)
             order = pivots[:rank] - 1
-    inverted = triangular_inverse(lower[: order.size, : order.size]).T
+    inverted = factors.triangular_inverse(lower[: order.size, : order.size]).T
     if order.size == n and (order[1:] > order[:-1]).all():
         return np.ascontiguousarray(inverted)
     whitening = np.zeros((n, n))
@@ -239,26 +194,27 @@ def conditioned(covariance: Array, rows: Array) -> Array:
     noisy[np.diag_indices_from(noisy)] += 1.0
     own = np.diagonal(covariance)
     try:
-        lower = cholesky(0.5 * (noisy + noisy.T))
+        lower = factors.cholesky(0.5 * (noisy + noisy.T))
     except LinAlgError:
         check_variance(np.full_like(own, -np.inf), own)
         raise
-    half = lower_times(triangular_inverse(lower), cross)
-    rest = covariance - symmetric_product(half.T)
+    half = factors.lower_times(factors.triangular_inverse(lower), cross)
+    rest = covariance - factors.symmetric_product(half.T)
     check_variance(np.diagonal(rest), own)
     return rest
 
 
 def reduced(factor: Array, rows: Array, own: float) -> Array:
     """Return ``C (own I + R' R)^{-1} C'``, (m, m), for a factor C (m, r) and rows R (k, r)."""
-    inner = symmetric_product(rows.T)
+    inner = factors.symmetric_product(rows.T)
     inner[np.diag_indices_from(inner)] += own
     try:
-        half = lower_times(triangular_inverse(cholesky(inner)), factor.T).T
+        half = factors.lower_times(factors.triangular_inverse(factors.cholesky(inner)), factor.T).T
     except LinAlgError:  # rounding errors of R'R are larger than the smallest eigenvalue
-        values, vectors = eigh(inner)
+        with factors.threads_to_factor(inner.shape[0]):
+            values, vectors = eigh(inner)
         half = factor @ vectors / np.sqrt(np.maximum(values, own))
-    return symmetric_product(half)
+    return factors.symmetric_product(half)
 
 
 # Landmark replacement is deferred until the pending points are this fraction of the stream:
@@ -267,7 +223,7 @@ DEFERRED = 0.1
 
 
 @dataclass(frozen=True)
-class LandmarkRecursion:
+class LandmarkRecursion(Recursion):
     """The covariance in O(m^2 + m p) memory, for streams of any length.
 
     Parameters
@@ -291,7 +247,7 @@ class LandmarkRecursion:
     n_seen: float = 0.0
     n_pending: float = 0.0
 
-    grows: ClassVar[bool] = True
+    grows = True
 
     def validate(self) -> None:
         """Raise a ValueError if the keys are not of the landmarks."""
@@ -303,13 +259,18 @@ class LandmarkRecursion:
     def landmarks(self) -> Points | None:
         return None if self.basis is None else self.basis.landmarks
 
-    def project(self, points: Points, coefficients: Array) -> Projection:
+    def project(self, points: Points, coefficients: Array) -> Array:
         assert self.basis is not None
-        return self.basis.project(self.covariance.kernel, points, coefficients)
+        features = self.basis.features(self.covariance.kernel, points)
+        projected: Array = self.basis.whitening @ (features.T @ coefficients)
+        return projected
 
     def residual_variances(self, points: Points) -> Array:
+        """Return the squared error, (n,), of `project` for each row's kernel function."""
         assert self.basis is not None
-        return self.basis.residual_variances(self.covariance.kernel, points)
+        kernel = self.covariance.kernel
+        features = self.basis.features(kernel, points)
+        return np.maximum(kernel.diagonal(points) - row_norms_squared(features), 0.0)
 
     def fold(
         self, points: Points, smoothness: Smoothness | None, forgetting: float = 1.0
@@ -321,7 +282,7 @@ class LandmarkRecursion:
         represented = pending
         if basis.size == self.capacity:
             represented = replaced_now(n, pending, seen, self.capacity)
-        origin, cost = None, 0.0
+        origin = None
         draws = draw_keys(n, self.seed, self.n_folds, represented) if represented else np.zeros(0)
         chosen = largest(np.append(keys, draws), self.capacity)
         stays, enters = chosen[chosen < basis.size], chosen[chosen >= basis.size] - basis.size
@@ -330,14 +291,14 @@ class LandmarkRecursion:
             if stays.size == basis.size:
                 basis = basis.extend(kernel, new)
             else:
-                basis, cost = basis.replace_landmarks(kernel, stays, new, factor)
+                basis = basis.replace_landmarks(kernel, stays, new, factor)
             origin = np.append(stays, np.full(enters.size, -1))
             keys = np.append(keys[stays], draws[enters])
         if smoothness is not None:
             basis = basis.observe(smoothness.observations(basis.features(kernel, points)))
         covariance = self.covariance  # the base kernel, before any penalty
         if basis.coefficient_covariance is not None:
-            covariance = basis.covariance(kernel)
+            covariance = LowRankCovariance(kernel, Reduction(basis.landmarks, basis.factor()))
         folded = replace(
             self,
             covariance=covariance,
@@ -347,7 +308,7 @@ class LandmarkRecursion:
             n_seen=seen,
             n_pending=pending - represented,
         )
-        return FoldResult(folded, origin, cost)
+        return FoldResult(folded, origin)
 
     def _forgotten(self, points: Points, forgetting: float) -> tuple[Basis, Array, Array | None]:
         """Return the discounted basis, its keys, and its `Basis.factor` if it is known."""
@@ -355,13 +316,11 @@ class LandmarkRecursion:
             empty = Basis(no_rows(points), np.zeros((0, 0)), np.zeros((0, 0)))
             return empty, np.zeros(0), None
         if forgetting < 1:
-            return self.basis.forget(forgetting), forgotten(self.keys, forgetting), None
+            with np.errstate(over="ignore"):  # keys stay finite
+                keys = np.maximum(self.keys / forgetting, np.finfo(np.float64).min)
+            return self.basis.forget(forgetting), keys, None
         reduction = self.covariance.reduction
         return self.basis, self.keys, None if reduction is None else reduction.factor
-
-    def add_labeled(self, points: Points) -> FoldResult:
-        """Return the recursion unchanged: labels are learned with the exact kernel."""
-        return FoldResult(self)
 
 
 def replaced_now(n: int, pending: float, seen: float, n_landmarks: int) -> float:
@@ -383,7 +342,7 @@ def draw_keys(n: int, seed: int, n_folds: int, represented: float) -> Array:
     """Return one negative key per point, (n,): the m largest of a stream are a uniform sample.
 
     If the n points represent ``represented > n`` points, they get the n largest of that many keys.
-    Forgetting divides the keys of earlier points by the forgetting factor, see `forgotten`.
+    Forgetting divides the keys of earlier points by the forgetting factor.
     """
     generator = np.random.default_rng((seed, n_folds))
     keys = np.log(generator.random(n))
@@ -391,12 +350,6 @@ def draw_keys(n: int, seed: int, n_folds: int, represented: float) -> Array:
         return keys
     # the largest of N uniform numbers is the N-th root of one; this repeats with N - 1, N - 2, ...
     return generator.permutation(np.cumsum(keys / (represented - np.arange(n))))
-
-
-def forgotten(keys: Array, forgetting: float) -> Array:
-    """Return the keys of earlier points divided by ``forgetting`` in (0, 1); they stay finite."""
-    with np.errstate(over="ignore"):
-        return np.maximum(keys / forgetting, np.finfo(np.float64).min)
 
 
 def largest(keys: Array, wanted: int) -> Indices:

@@ -13,13 +13,17 @@ labeled points worse than they approximate each other.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.kernels import Kernel
-from seqmed.margin.covariance.exact import FoldResult, Projection
+from seqmed.margin.covariance.exact import (
+    CovarianceFunction,
+    FoldResult,
+    Recursion,
+    WindowCovariance,
+)
 from seqmed.margin.covariance.landmarks import whiten_gram
 from seqmed.margin.dual.problem import fits_single_precision
 from seqmed.margin.laplacian import Smoothness
@@ -39,7 +43,7 @@ from seqmed.numeric.expectations import expect, expect_shape
 from seqmed.numeric.factors import is_upper, squared_upper_times, symmetric_product, times_upper
 
 
-class NystroemGram:
+class NystroemGram(WindowCovariance):
     """Covariances of n points from Nystroem features; each entry is computed once.
 
     Blocks are in single precision if that is precise enough for the steps of the solver. Products,
@@ -93,9 +97,6 @@ class NystroemGram:
         """Return itself."""
         return self
 
-    def scores(self, coefficients: Array) -> Array:
-        return self.values @ coefficients
-
     def landmark_part(self, coefficients: Array) -> Array:
         return np.stack([self.projected(each) for each in coefficients.T], axis=1)
 
@@ -140,8 +141,10 @@ LARGEST_AMPLIFICATION = 100.0
 
 
 @dataclass(frozen=True)
-class NystroemCovariance:
+class NystroemCovariance(CovarianceFunction):
     """The base kernel, projected on the span of landmarks for learning.
+
+    The part of the function outside the span keeps its prior variance.
 
     Parameters
     ----------
@@ -150,11 +153,10 @@ class NystroemCovariance:
     whitening : the matrix W, (m, m), with zero columns for redundant landmarks.
     """
 
-    kernel: Kernel
     landmarks: Points
     whitening: Array
 
-    on_landmarks: ClassVar[bool] = True
+    on_landmarks = True
 
     def validate(self) -> None:
         """Raise a ValueError if the matrix is not of the landmarks."""
@@ -172,13 +174,6 @@ class NystroemCovariance:
     def width(self) -> int:
         return int(self.landmarks.shape[0])
 
-    def __call__(self, left: Points, right: Points) -> Array:
-        """Return the (n, m) covariances of the unprojected function: the base kernel.
-
-        The part of the function outside the span keeps its prior variance.
-        """
-        return self.kernel(left, right)
-
     def features(self, points: Points) -> Array:
         """Return phi of every row, (n, m)."""
         values = self.kernel(points, self.landmarks)
@@ -187,13 +182,6 @@ class NystroemCovariance:
     def on_window(self, points: Points, landmarks: Points) -> NystroemGram:
         values = self.kernel(points, self.landmarks)
         return NystroemGram(values, self.whitening, self.in_single(points))
-
-    def diagonal(self, points: Points) -> Array:
-        return self.kernel.diagonal(points)
-
-    def smoothed(self, scores: Array) -> Array:
-        """Return zeros: there is no smoothness penalty."""
-        return np.zeros_like(scores)
 
     def residual_variances(self, points: Points) -> Array:
         """Return the squared distance, (n,), of each row's kernel function from the span, >= 0."""
@@ -212,7 +200,7 @@ def nystroem_covariance(kernel: Kernel, landmarks: Points) -> NystroemCovariance
 
 
 @dataclass(frozen=True)
-class NystroemRecursion:
+class NystroemRecursion(Recursion):
     """Landmarks in O(m^2 + m p) memory, for streams of any length.
 
     Parameters
@@ -229,8 +217,6 @@ class NystroemRecursion:
     seed: int
     n_seen: float = 0.0
     n_calls: int = 0
-
-    grows: ClassVar[bool] = False
 
     def validate(self) -> None:
         """Raise a ValueError if there are too many landmarks."""
@@ -286,12 +272,5 @@ class NystroemRecursion:
         error = np.sqrt(variance / found.size + usual.var() / usual.size)
         return bool(found.mean() > usual.mean() + REPLACEMENT_THRESHOLD * error)
 
-    def project(self, points: Points, coefficients: Array) -> Projection:
-        found = self.covariance.on_window(points, self.landmarks)
-        features = self.covariance.features(points)
-        rest = self.covariance.kernel(points, points) - symmetric_product(features)
-        lost = np.sum(coefficients * (rest @ coefficients), axis=0)
-        return Projection(found.landmark_part(coefficients), np.maximum(lost, 0.0))
-
-    def residual_variances(self, points: Points) -> Array:
-        return self.covariance.residual_variances(points)
+    def project(self, points: Points, coefficients: Array) -> Array:
+        return self.covariance.on_window(points, self.landmarks).landmark_part(coefficients)

@@ -48,23 +48,22 @@ class Spectrum:
         """Number of pseudo-points."""
         return int(self.vectors.shape[0])
 
-    def cut(self, rank: int) -> Spectrum:
-        """Return the leading ``rank`` components."""
-        return Spectrum(
-            self.vectors[:rank],
-            self.singular_values[:rank],
-            self.laplacian_values[:rank],
-            self.count,
-        )
+    def average(self, new: Spectrum, rank: int) -> Spectrum:
+        """Return the leading ``rank`` means with one more batch.
 
-    def average(self, new: Spectrum) -> Spectrum:
-        """Return the means with one more batch, whose vectors get the signs of the means."""
-        signs = np.where(np.einsum("ij,ij->i", self.vectors, new.vectors) < 0, -1.0, 1.0)
+        The vectors of the batch get the signs of the means.
+        """
+        vectors, others = self.vectors[:rank], new.vectors[:rank]
+        signs = np.where(np.einsum("ij,ij->i", vectors, others) < 0, -1.0, 1.0)
         step = 1.0 / (self.count + 1)
+
+        def averaged(means: Array, values: Array) -> Array:
+            return means[:rank] + step * (values[:rank] - means[:rank])
+
         return Spectrum(
-            self.vectors + step * (signs[:, None] * new.vectors - self.vectors),
-            self.singular_values + step * (new.singular_values - self.singular_values),
-            self.laplacian_values + step * (new.laplacian_values - self.laplacian_values),
+            averaged(vectors, signs[:, None] * others),
+            averaged(self.singular_values, new.singular_values),
+            averaged(self.laplacian_values, new.laplacian_values),
             self.count + 1,
         )
 
@@ -105,9 +104,13 @@ class SpectralRecursion(ExactRecursion):
         assert forgetting == 1.0  # running means give every batch the same weight
         if smoothness is None:
             return FoldResult(self)
-        prior = self.covariance
-        if self.spectrum is not None and self.n_folds >= EXACT_BATCHES:
-            prior = self._from_past(self.spectrum)
+        prior, past = self.covariance, self.spectrum
+        if past is not None and self.n_folds >= EXACT_BATCHES:  # represented by pseudo-points
+            scale = self.penalty_weight * past.laplacian_values
+            factor = np.diag(past.singular_values * np.sqrt(scale))
+            gram = prior.kernel(past.vectors, past.vectors)
+            reduction = Reduction(past.vectors, reduction_factor(factor, gram))
+            prior = LowRankCovariance(prior.kernel, reduction)
         covariance = fold_exactly(prior, points, smoothness)
         assert covariance.reduction is not None
         recursion = SpectralRecursion(
@@ -118,26 +121,13 @@ class SpectralRecursion(ExactRecursion):
         )
         return FoldResult(recursion, np.full(covariance.reduction.landmarks.shape[0], -1))
 
-    def _from_past(self, spectrum: Spectrum) -> LowRankCovariance:
-        """Return the covariance in which pseudo-points represent earlier batches."""
-        kernel = self.covariance.kernel
-        scale = self.penalty_weight * spectrum.laplacian_values
-        penalty_factor = np.diag(spectrum.singular_values * np.sqrt(scale))
-        gram = kernel(spectrum.vectors, spectrum.vectors)
-        return LowRankCovariance(
-            kernel, Reduction(spectrum.vectors, reduction_factor(penalty_factor, gram))
-        )
-
     def _remember(self, new: Spectrum) -> Spectrum:
         """Return the running means with a batch added; a batch of smaller rank is left out.
 
         The rank is that of the smaller of the first two batches.
         """
-        if self.spectrum is None:
+        past = self.spectrum
+        if past is None:
             return new
-        if self.n_folds < EXACT_BATCHES:
-            rank = min(self.spectrum.rank, new.rank)
-            return self.spectrum.cut(rank).average(new.cut(rank))
-        if new.rank < self.spectrum.rank:
-            return self.spectrum
-        return self.spectrum.average(new.cut(self.spectrum.rank))
+        rank = past.rank if self.n_folds >= EXACT_BATCHES else min(past.rank, new.rank)
+        return past if new.rank < rank else past.average(new, rank)

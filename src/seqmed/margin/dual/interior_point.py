@@ -16,14 +16,13 @@ S. Mehrotra, "On the implementation of a primal-dual interior point method", SIA
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from seqmed.margin.dual.problem import DualProblem, DualSolution, certify, feasible, with_bias
-from seqmed.numeric.arrays import Array, Mask
+from seqmed.numeric.arrays import Array
 from seqmed.numeric.factors import semidefinite_factor
 
 # Largest n r^2 for n points and a factor of rank r: about two seconds. Largest number of points
@@ -67,38 +66,6 @@ def solve_by_newton(problem: DualProblem, start: Array, tol: float) -> DualSolut
     return best
 
 
-class Point(NamedTuple):
-    """A point of the path, or a direction: a, s, z, u, (n,), and the bias b of the equations."""
-
-    a: Array
-    s: Array
-    z: Array
-    u: Array
-    b: float
-
-    def moved(self, direction: Point, length: float) -> Point:
-        """Return the point after a step."""
-        return Point(
-            self.a + length * direction.a,
-            self.s + length * direction.s,
-            self.z + length * direction.z,
-            self.u + length * direction.u,
-            self.b + length * direction.b,
-        )
-
-    def longest(self, direction: Point) -> float:
-        """Return the largest length in (0, 1] of a step that keeps a, s, z and u nonnegative."""
-        length = 1.0
-        for value, change in zip(self[:4], direction[:4], strict=True):
-            length = float(np.min(-value / change, initial=length, where=change < 0))
-        return length
-
-    def mean_product(self, hard: Mask) -> float:
-        """Return the mean of ``a z``, and of ``s u`` at a hard bound: mu on the path."""
-        products = float(self.a @ self.z + (self.s * self.u)[hard].sum())
-        return products / (self.a.size + int(hard.sum()))
-
-
 def central_path(
     problem: DualProblem, factor: Array, start: Array
 ) -> Iterator[tuple[Array, float]]:
@@ -116,79 +83,94 @@ def central_path(
         """Return ``Q a - p``."""
         return signs * (gram @ (signs * a) + problem.prior_scores) - 1.0
 
+    def mean_product(point: Array) -> float:
+        """Return the mean of ``a z``, and of ``s u`` at a hard bound: mu on the path."""
+        a, s, z, u = point
+        return float((a @ z + (s * u)[hard].sum()) / (a.size + int(hard.sum())))
+
     # The distance s to the upper bound is carried along; as a difference it would be rounded to 0.
     a = np.clip(start, FIRST_DISTANCE * bounds, (1.0 - FIRST_DISTANCE) * bounds)
     slope = gradient(a)
     b = -float(signs @ slope) / signs.size if diffuse else 0.0
     slope += b * signs
     price = float(np.abs(slope).mean()) + 1.0
-    at = Point(a, bounds - a, np.maximum(slope, 0.0) + price, np.maximum(-slope, 0.0) + price, b)
+    at = np.stack([a, bounds - a, np.maximum(slope, 0.0) + price, np.maximum(-slope, 0.0) + price])
     for _ in range(LARGEST_NUMBER_OF_STEPS):
-        residual = gradient(at.a) + at.b * signs - at.z + at.u
-        excess = float(signs @ at.a) - problem.multiplier_sum if diffuse else None
+        a, s, z, u = at
+        residual = gradient(a) + b * signs - z + u
+        excess = float(signs @ a) - problem.multiplier_sum if diffuse else None
         try:
-            system = NewtonSystem(at, rows, signs, residual, excess)
+            direction = newton_direction(at, rows, signs, residual, excess)
         except LinAlgError:
             return
-        mu = at.mean_product(hard)
-        affine = system.direction(-at.a * at.z, shapes - at.s * at.u)
-        after = at.moved(affine, at.longest(affine)).mean_product(hard)
+        mu = mean_product(at)
+        affine, _ = direction(-a * z, shapes - s * u)
+        after = mean_product(at + longest_step(at, affine) * affine)
         mu *= min((after / mu) ** 3, 1.0) if mu > 0 else 0.0
         for second_order in (1.0, 0.0):
-            step = system.direction(
-                mu - at.a * at.z - second_order * affine.a * affine.z,
-                np.maximum(shapes, mu) - at.s * at.u - second_order * affine.s * affine.u,
+            step, bias_step = direction(
+                mu - a * z - second_order * affine[0] * affine[2],
+                np.maximum(shapes, mu) - s * u - second_order * affine[1] * affine[3],
             )
-            if at.longest(step) > SHORT_STEP:
+            length = longest_step(at, step)
+            if length > SHORT_STEP:
                 break
-        at = at.moved(step, min(1.0, STEP_TO_BOUNDARY * at.longest(step)))
-        if not (np.isfinite(at.a).all() and np.isfinite(at.b)):
+        length = min(1.0, STEP_TO_BOUNDARY * length)
+        at, b = at + length * step, b + length * bias_step
+        a, s, z, u = at
+        if not (np.isfinite(a).all() and np.isfinite(b)):
             return
-        found = np.where(at.a * units < at.z, 0.0, np.minimum(at.a, bounds))
-        found = np.where(hard & (at.s * units < at.u), bounds, found)
-        yield feasible(problem, found), at.b
+        found = np.where(a * units < z, 0.0, np.minimum(a, bounds))
+        found = np.where(hard & (s * units < u), bounds, found)
+        yield feasible(problem, found), b
 
 
-class NewtonSystem:
-    """The linear equations of a Newton step from a point, with ``diag(z / a + u / s) + F F'``.
+def longest_step(at: Array, direction: Array) -> float:
+    """Return the largest length in (0, 1] of a step that keeps a, s, z and u nonnegative."""
+    return float(np.min(-at / direction, initial=1.0, where=direction < 0))
+
+
+def newton_direction(
+    at: Array, factor: Array, signs: Array, residual: Array, excess: float | None
+) -> Callable[[Array, Array], tuple[Array, float]]:
+    """Return a function that solves the linear equations of a Newton step.
+
+    It maps wanted changes of the products ``a z`` and ``s u`` to a step of a, s, z and u, (4, n),
+    and of the bias. The matrix of the equations is ``diag(z / a + u / s) + F F'``.
 
     Parameters
     ----------
-    point : the point.
+    at : (4, n) the rows a, s, z and u.
     factor : F, (n, r).
     signs : (n,).
     residual : (n,) the left side of the first equation.
     excess : ``y'a - t``; None if the bias is known.
     """
+    a, s, z, u = at
+    roots = np.sqrt(z / a + u / s)
+    scaled = factor / roots[:, None]
+    inner = scaled.T @ scaled
+    inner[np.diag_indices_from(inner)] += 1.0
+    scales = 1.0 / np.sqrt(inner.diagonal())
+    inner = scales[:, None] * inner * scales
+    if not np.isfinite(inner).all():
+        raise LinAlgError("the matrix is not finite")
+    inner = cho_factor(inner, check_finite=False)
 
-    def __init__(
-        self, point: Point, factor: Array, signs: Array, residual: Array, excess: float | None
-    ) -> None:
-        self.point, self.signs, self.residual, self.excess = point, signs, residual, excess
-        self.roots = np.sqrt(point.z / point.a + point.u / point.s)
-        self.scaled = factor / self.roots[:, None]
-        inner = self.scaled.T @ self.scaled
-        inner[np.diag_indices_from(inner)] += 1.0
-        self.scales = 1.0 / np.sqrt(inner.diagonal())
-        inner = self.scales[:, None] * inner * self.scales
-        if not np.isfinite(inner).all():
-            raise LinAlgError("the matrix is not finite")
-        self.inner = cho_factor(inner, check_finite=False)
-        self.along = self.solve(signs) if excess is not None else np.zeros_like(signs)
-
-    def solve(self, values: Array) -> Array:
+    def solve(values: Array) -> Array:
         """Return the product of the inverse with values (n,), by Woodbury's identity."""
-        values = values / self.roots
-        inside = self.scales * (self.scaled.T @ values)
-        inside = self.scales * cho_solve(self.inner, inside, check_finite=False)
-        solved: Array = (values - self.scaled @ inside) / self.roots
-        return solved
+        values = values / roots
+        inside = scales * cho_solve(inner, scales * (scaled.T @ values), check_finite=False)
+        return np.asarray((values - scaled @ inside) / roots)
 
-    def direction(self, lower: Array, upper: Array) -> Point:
-        """Return the step that changes the products ``a z`` by ``lower``, ``s u`` by ``upper``."""
-        a, s, z, u, _ = self.point
-        change, bias = self.solve(lower / a - upper / s - self.residual), 0.0
-        if self.excess is not None:
-            bias = (self.excess + float(self.signs @ change)) / float(self.signs @ self.along)
-            change = change - bias * self.along
-        return Point(change, -change, (lower - z * change) / a, (upper + u * change) / s, bias)
+    along = None if excess is None else solve(signs)
+
+    def direction(lower: Array, upper: Array) -> tuple[Array, float]:
+        change, bias = solve(lower / a - upper / s - residual), 0.0
+        if along is not None and excess is not None:
+            bias = (excess + float(signs @ change)) / float(signs @ along)
+            change = change - bias * along
+        steps = [change, -change, (lower - z * change) / a, (upper + u * change) / s]
+        return np.stack(steps), bias
+
+    return direction

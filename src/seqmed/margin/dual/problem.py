@@ -276,17 +276,6 @@ def duality_gap(problem: DualProblem, multipliers: Array, errors: Array, bias: f
     return float(np.maximum(terms, 0.0).sum()) + residue
 
 
-def objective_value(problem: DualProblem, multipliers: Array, errors: Array) -> float:
-    """Return the value of the dual at ``multipliers``, (n,)."""
-    coefficients = problem.signs * multipliers
-    linear = problem.signs - problem.prior_scores
-    # errors = linear - K c, hence c'linear - c'Kc / 2 = c'(linear + errors) / 2.
-    value = 0.5 * float(coefficients @ (linear + errors))
-    soft = problem.shapes > 0
-    shrunk = np.log1p(-multipliers[soft] / problem.bounds[soft])
-    return value + float(problem.shapes[soft] @ shrunk)
-
-
 def certify(
     problem: DualProblem,
     multipliers: Array,
@@ -305,11 +294,16 @@ def certify(
     if residuals is None:
         residuals = kkt_residuals(problem, multipliers, score_errors(problem, multipliers))
     bias = exact_bias(problem, residuals, previous_bias)
+    coefficients, soft = problem.signs * multipliers, problem.shapes > 0
+    # errors = linear - K c, hence c'linear - c'Kc / 2 = c'(linear + errors) / 2.
+    linear = problem.signs - problem.prior_scores
+    objective = 0.5 * float(coefficients @ (linear + residuals.errors))
+    shrunk = np.log1p(-multipliers[soft] / problem.bounds[soft])
     return DualSolution(
         multipliers=multipliers,
         bias=bias,
         gap=duality_gap(problem, multipliers, residuals.errors, bias),
-        objective=objective_value(problem, multipliers, residuals.errors),
+        objective=objective + float(problem.shapes[soft] @ shrunk),
         violation=max(residuals.violation, 0.0),
         status="converged" if residuals.violation <= tol else status,
         n_iter=n_iter,

@@ -175,24 +175,6 @@ def order(value: float) -> np.int64:
 
 
 @compiled()
-def bits_of(value: float) -> np.int64:
-    """Return an integer that increases with a nonnegative double."""
-    return np.float64(value).view(np.int64)
-
-
-@compiled()
-def single_bits_of(value: np.float32) -> np.int32:
-    """Return an integer that increases with a nonnegative single-precision number."""
-    return np.float32(value).view(np.int32)
-
-
-@compiled()
-def double_of(bits: np.int64) -> np.float64:
-    """Return the double with these bits."""
-    return np.int64(bits).view(np.float64)
-
-
-@compiled()
 def move(
     errors: Array,
     values: NDArray[np.floating],
@@ -274,23 +256,24 @@ def find_decreasing(
             bend = curvature_scale * (own + shifts[bends, k] - twice * values[slot, k])
             bend = bend if bend > FLAT_CURVATURE else FLAT_CURVATURE
             single = np.float32(gap_scale * gap)
-            gains[k] = single_bits_of(single * single / np.float32(bend))
-            widest_here = max(widest_here, bits_of(gap))
+            gains[k] = np.float32(single * single / np.float32(bend)).view(np.int32)
+            widest_here = max(widest_here, np.float64(gap).view(np.int64))
             best_here = max(best_here, gains[k])
         if best_here > best:
             best, found = best_here, np.uintp(start)
         if widest_here > widest:
             widest, wide = widest_here, np.uintp(start)
+    widest_gap = np.int64(widest).view(np.float64)
     if widest == 0:
-        return 0.0, np.intp(-1)
+        return widest_gap, np.intp(-1)
     if best > 0:
         for k in range(found, min(found + block, n)):
             if gains[k] == best:
-                return double_of(widest), np.intp(k)
+                return widest_gap, np.intp(k)
     for k in range(wide, min(wide + block, n)):  # gains too small for single precision
-        if top - (errors[k] + shifts[shrinks, k]) == double_of(widest):
-            return double_of(widest), np.intp(k)
-    return double_of(widest), np.intp(-1)
+        if top - (errors[k] + shifts[shrinks, k]) == widest_gap:
+            return widest_gap, np.intp(k)
+    return widest_gap, np.intp(-1)
 
 
 @compiled()
