@@ -326,9 +326,8 @@ def test_a_class_whose_weight_underflows_has_finite_scores():
     nothing = np.zeros(0, dtype=np.intp)
     counts = no_classes(per_class=True).with_classes(nothing, np.zeros(2, dtype=bool))
     counts = counts.add(np.array([0, 1]), np.ones(2))
-    counts = counts.discount(1.0, np.array([0, 1]), np.ones(2))
     for _ in range(4000):
-        counts = counts.discount(0.5, np.array([1]), np.ones(1))
+        counts = counts.forget(0.5).add(np.array([1]), np.ones(1))
     assert counts.discounted[0] == 0.0
     assert np.isfinite(counts.scale).all()
     assert (counts.scale > 0).all()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache
 from typing import Any, NamedTuple, Self, TypeVar
@@ -22,7 +20,7 @@ from sklearn.utils.validation import (
     check_is_fitted,
 )
 
-from seqmed.classes import UNLABELED, Rows
+from seqmed.classes import Rows
 from seqmed.estimators.labels import are_plus_one, find
 from seqmed.estimators.validation import (
     ClassifiedRows,
@@ -34,7 +32,7 @@ from seqmed.estimators.validation import (
     validated_batch,
 )
 from seqmed.late_rows import KeptLabels, LateLabels, are_identified
-from seqmed.numeric.arrays import Array, Indices, Mask, Points, take_rows
+from seqmed.numeric.arrays import Array, Indices, Mask, Points
 from seqmed.numeric.execution import callers_level
 from seqmed.uncertainty import Uncertainty
 
@@ -111,8 +109,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         self._check_parameters()
         model = unfitted(self)
         batch = validated_batch(model, X, y, None, sample_weight, alone=True, new_points=True)
-        with generators_kept(self):
-            model._learn(batch, model._fit_batch(batch.rows.weights.size), new_points=True)
+        model._learn(batch, model._fit_batch(batch.rows.weights.size), new_points=True)
         self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
         return self
 
@@ -164,37 +161,41 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         model._check_parameters()
         model._check_unchanged()
         model._check_kernel("partial_fit")
-        model._check_new_points(new_points)
-        batch = validated_batch(
-            model, X, y, classes, sample_weight, alone=False, new_points=new_points
-        )
-        late = None
-        if not new_points and not are_identified():
-            batch, late = model._late_rows(batch)
-        if late is None or late.n_found + late.n_not_found:
-            with generators_kept(self):
-                model._learn(batch, None, new_points=new_points)
-        model.update_info_ = model.update_info_._replace(late_labels=late)
-        self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
-        return self
-
-    def _check_new_points(self, new_points: bool) -> None:
-        if not isinstance(new_points, bool | np.bool_):
-            raise ValueError(
-                f"partial_fit got new_points={new_points!r}, expected True or False: pass False "
-                "for labels of rows that were learned before."
-            )
-        if not new_points and getattr(self, "_state", None) is None:
+        if not new_points and getattr(model, "_state", None) is None:
             raise ValueError(
                 "partial_fit got new_points=False in its first call, expected rows that were "
                 "learned before: learn the rows first, with the labels available."
             )
+        batch = validated_batch(
+            model, X, y, classes, sample_weight, alone=False, new_points=new_points
+        )
+        late = None
+        if not new_points:
+            batch, late = model._late_labels(batch)
+        if batch.rows.codes.size:
+            model._learn(batch, None, new_points=new_points)
+        model.update_info_ = model.update_info_._replace(late_labels=late)
+        self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
+        return self
 
     def _learn(self, batch: ClassifiedRows, size: int | None, *, new_points: bool) -> None:
         """Learn a batch, or late labels if its points are not new.
 
-        The rows are learned in random order, ``size`` at a time, or all together with None.
+        The rows are learned in random order, ``size`` at a time, or all together with None. If it
+        fails, generators that were passed as ``random_state`` are as before.
         """
+        owners = (self, getattr(self, "estimator", None))
+        passed = {getattr(owner, "random_state", None) for owner in owners}
+        used = [each for each in passed if isinstance(each, np.random.RandomState)]
+        before = [each.get_state() for each in used]
+        try:
+            self._learn_parts(batch, size, new_points=new_points)
+        except BaseException:
+            for generator, generator_state in zip(used, before, strict=True):
+                generator.set_state(generator_state)
+            raise
+
+    def _learn_parts(self, batch: ClassifiedRows, size: int | None, *, new_points: bool) -> None:
         if not hasattr(self, "_started"):
             self._started = Started(sp.issparse(batch.rows.points), self._fixed())
         rows, state, n_rows = batch.rows, getattr(self, "_state", None), batch.rows.weights.size
@@ -216,40 +217,40 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _drawn_seed(self) -> int:
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
-    def _late_rows(self, batch: ClassifiedRows) -> tuple[ClassifiedRows, LateLabels]:
-        """Return late labels that are not known yet, and their numbers; refuse other labels.
+    def _late_labels(self, batch: ClassifiedRows) -> tuple[ClassifiedRows, LateLabels | None]:
+        """Return the rows of late labels that are not known yet, and the numbers of the labels.
 
-        It warns of rows that are not found although all unlabeled rows so far are kept.
+        There are no numbers if the caller has identified the rows. Labels that differ from those
+        known are refused. It warns of rows that are not found although all unlabeled rows so far
+        are kept.
         """
-        rows = batch.rows
-        labeled = np.flatnonzero(rows.labeled)
-        codes = find(batch.classes[rows.codes[labeled]], self.classes_)
-        kept = self._kept_labels(take_rows(rows.points, labeled), codes)
+        numbers, rows = batch.numbers[batch.rows.labeled], batch.rows.take(batch.rows.labeled)
+        if are_identified():
+            return batch._replace(rows=rows), None
+        labels = batch.classes[rows.codes]
+        kept = self._kept_labels(rows.points, find(labels, self.classes_))
         known = kept.same & ~kept.free
         missing = ~kept.same & ~kept.free
         refused = np.flatnonzero(missing & (kept.other >= 0))
         if refused.size:
             first = refused[0]
-            own, given = self.classes_[kept.other[first]], batch.classes[rows.codes[labeled[first]]]
-            row = batch.numbers[labeled[first]]
             raise ValueError(
-                f"row {row} of X was learned with the label {own}, got {given} with "
-                f"new_points=False ({refused.size} of {codes.size} labels differ), expected a row "
-                "without a label or the same label: retract it first, or pass another row of equal "
-                "values with new_points=True."
+                f"row {numbers[first]} of X was learned with the label "
+                f"{self.classes_[kept.other[first]]}, got {labels[first]} with new_points=False "
+                f"({refused.size} of {labels.size} labels differ), expected a row without a label "
+                "or the same label: retract it first, or pass another row of equal values with "
+                "new_points=True."
             )
         counts = LateLabels(*(int(each.sum()) for each in (kept.free, missing, known)))
         if counts.n_not_found and self._keeps_all_rows():
             warnings.warn(
-                f"{counts.n_not_found} of {codes.size} late labels belong to rows that are not "
+                f"{counts.n_not_found} of {labels.size} late labels belong to rows that are not "
                 "among the unlabeled rows so far, all of which are kept: they have other values, "
                 "for example by another scaling. Their labels were learned as those of new rows; "
                 "pass the rows as they were learned.",
                 stacklevel=callers_level(),
             )
-        still = rows.codes.copy()
-        still[labeled[known]] = UNLABELED
-        return batch._replace(rows=rows._replace(codes=still)), counts
+        return batch._replace(rows=rows.take(~known)), counts
 
     def retract(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
         """Remove labels that were learned; their rows remain as unlabeled rows.
@@ -304,7 +305,9 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
             a declared class without a label is meaningless, and `predict` ignores it.
         """
         model = self._snapshot()
-        return model._decision_scores(model._class_scores(model._checked_points(X)))
+        scores = model._class_scores(model._checked_points(X))
+        compared: Array = model._state.counts.compared(scores)
+        return compared
 
     def predict(self, X: MatrixLike) -> NDArray[Any]:
         """Return the predicted label of every row.
@@ -347,12 +350,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         """Return what `decision_function` and `predict_proba` return; the model runs once."""
         model = self._snapshot()
         scores = model._class_scores(model._checked_points(X))
-        return model._decision_scores(scores), model._probabilities(scores)
-
-    def _decision_scores(self, scores: Array) -> Array:
-        """Return class scores (n, n_classes) in the form of `decision_function`."""
-        compared: Array = self._state.counts.compared(scores)
-        return compared[:, 0] if compared.shape[1] == 1 else compared
+        return model._state.counts.compared(scores), model._probabilities(scores)
 
     def predict_log_proba(self, X: MatrixLike) -> Array:
         """Return the logarithm of the probability of every class at every row.
@@ -466,21 +464,23 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         current = self._fixed()
         for name, before in self._started.fixed.items():
             now = current[name]
-            if now is not before and now != before and not self._may_change(name, before, now):
+            if now is not before and now != before:
                 raise ValueError(
                     f"{name} was changed from {before!r} to {now!r} after the first batch, "
                     f"expected the same value for all batches: set {name}={before!r} again, or "
                     "start a new model."
                 )
 
-    def _may_change(self, name: str, before: Any, now: Any) -> bool:
-        """Whether a parameter that is fixed in general may change between these two values."""
-        return False
-
-    # -- methods of subclasses -------------------------------------------------------------------
-
     def _check_kernel(self, method: str) -> None:
         """Refuse ``method`` if it needs kernel values that are not available."""
+        if getattr(self, "kernel", None) == "precomputed":
+            raise ValueError(
+                f"{method} got kernel='precomputed', expected a kernel that can be evaluated "
+                "between any two rows: pass the kernel as a callable, or call fit with the kernel "
+                "matrix of all rows."
+            )
+
+    # -- methods of subclasses -------------------------------------------------------------------
 
     def _fit_batch(self, n_rows: int) -> int | None:
         """Return the size of the mini-batches of `fit`; None learns all n rows in their order."""
@@ -571,19 +571,3 @@ def copy_to_fit(estimator: Any) -> Any:
     The copy is shallow for models of this package, and deep for all others.
     """
     return snapshot(estimator) if hasattr(estimator, "_snapshot") else deepcopy(estimator)
-
-
-@contextmanager
-def generators_kept(estimator: Any) -> Iterator[None]:
-    """Restore the RandomState that was passed to an estimator, if an error is raised meanwhile."""
-    owners = (estimator, getattr(estimator, "estimator", None))
-    passed = [getattr(owner, "random_state", None) for owner in owners]
-    before = [
-        (each, each.get_state()) for each in passed if isinstance(each, np.random.RandomState)
-    ]
-    try:
-        yield
-    except BaseException:
-        for generator, state in before:
-            generator.set_state(state)
-        raise

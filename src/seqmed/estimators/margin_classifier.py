@@ -33,7 +33,6 @@ DEFAULT_WINDOW = 500
 class MarginClassifier(StreamClassifier):
     """A classifier whose posterior after one batch is the prior of the next."""
 
-    C_: float
     intercept_: Array
     duality_gap_: float
     n_iter_: int
@@ -61,7 +60,6 @@ class MarginClassifier(StreamClassifier):
         "random_state": ["random_state"],
     }
 
-    # "exact" and "median" may replace each other as the bias; "auto" may not.
     _fixed_parameters: tuple[str, ...] = (
         "kernel", "gamma", "degree", "coef0", "bias", "averaging", "budget",
     )  # fmt: skip
@@ -120,13 +118,7 @@ class MarginClassifier(StreamClassifier):
         return margin_state.begin(self._parameters(None), rows, seed)
 
     def _learn_rows(
-        self,
-        state: MarginState,
-        rows: Rows,
-        classes: NDArray[Any],
-        *,
-        new_points: bool,
-        new_batch: bool,
+        self, state: Any, rows: Rows, classes: NDArray[Any], *, new_points: bool, new_batch: bool
     ) -> tuple[MarginState, UpdateInfo]:
         return margin_state.learn(state, rows, self._parameters(classes), new_points=new_points)
 
@@ -143,7 +135,6 @@ class MarginClassifier(StreamClassifier):
         return compare_labels(equal, counts.own_classes(kept.signs), codes)
 
     def _commit(self, state: MarginState, info: UpdateInfo, classes: NDArray[Any]) -> None:
-        """Store a new state and everything that is derived from it."""
         posterior = state.posterior
         self.__dict__.update(
             _state=state,
@@ -152,7 +143,6 @@ class MarginClassifier(StreamClassifier):
             posterior_=posterior,
             update_info_=info,
             intercept_=posterior.intercepts.copy(),
-            C_=info.C,
             duality_gap_=info.gap,
             n_iter_=info.n_iter,
         )
@@ -189,18 +179,6 @@ class MarginClassifier(StreamClassifier):
     def _smoothing(self) -> Smoothing | None:
         """Return the parameters of the smoothness term, None without it."""
         return None
-
-    def _may_change(self, name: str, before: Any, now: Any) -> bool:
-        """Whether only the bias changes between "exact" and "median", which have the same state."""
-        return name == "bias" and "auto" not in (before, now)
-
-    def _check_kernel(self, method: str) -> None:
-        if self.kernel == "precomputed":
-            raise ValueError(
-                f"{method} got kernel='precomputed', expected a kernel that can be evaluated "
-                "between any two rows: pass the kernel as a callable, or call fit with the kernel "
-                "matrix of all rows."
-            )
 
     # -- predictions ---------------------------------------------------------------------------
 
@@ -262,11 +240,6 @@ class MarginClassifier(StreamClassifier):
         if not hasattr(kernel, "gamma"):
             raise AttributeError("gamma_ is only available with kernel='rbf' or kernel='poly'.")
         return float(kernel.gamma)
-
-    @property
-    def n_landmarks_(self) -> int:
-        """Number of landmarks in use."""
-        return self._snapshot().posterior_.landmarks.size
 
     @property
     def support_vectors_(self) -> Points:

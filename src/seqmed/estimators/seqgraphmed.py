@@ -25,7 +25,6 @@ from seqmed.estimators.margin_classifier import MarginClassifier
 from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
 from seqmed.estimators.validation import MatrixLike, checked_class_weights
-from seqmed.graph import propagation
 from seqmed.kernels import Kernel
 from seqmed.late_rows import KeptLabels
 from seqmed.margin.calibration import with_unseen
@@ -319,10 +318,6 @@ class SeqGraphMED(StreamClassifier):
             )
         super()._check_unchanged()
 
-    def _may_change(self, name: str, before: Any, now: Any) -> bool:
-        nested = name.removeprefix("estimator__")
-        return nested != name and self._template()._may_change(nested, before, now)
-
     def _factor(self) -> float:
         """Return the forgetting factor per batch."""
         return 1.0 if self.forgetting == "auto" else float(self.forgetting)
@@ -403,7 +398,7 @@ class SeqGraphMED(StreamClassifier):
         return mixture_state.kept_labels(self._state, self._state.scaled(points), codes)
 
     def _keeps_all_rows(self) -> bool:
-        return propagation.keeps_all_rows(self._state.graph)
+        return self._state.graph.keeps_all_rows
 
     def _retract(self, points: Points, codes: Indices | None) -> None:
         parameters = self._parameters(self.classes_)

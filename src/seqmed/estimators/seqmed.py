@@ -45,8 +45,7 @@ class SeqMED(MarginClassifier):
         class boundaries pass through the origin: centre the rows, append a constant column, or use
         "exact". "exact" and "median" estimate the bias, as in the paper, and use a single machine
         for two classes. With "exact" the bias is the multiplier of the equality constraint, with
-        "median" it follows the paper's median rule. "exact" and "median" may replace each other
-        between batches; "auto" may not change.
+        "median" it follows the paper's median rule.
     window : int >= 1 or None, default=500
         Largest number of labeled rows whose multipliers are optimised together. The multipliers of
         older rows are frozen. All labeled rows of the newest batch are always included. None means
@@ -97,10 +96,6 @@ class SeqMED(MarginClassifier):
         Number of batches learned.
     gamma_ : float
         Coefficient of the kernel. Only available with ``kernel="rbf"`` and ``kernel="poly"``.
-    C_ : float
-        Multiplier bound of a row of weight 1 in the last batch.
-    n_landmarks_ : int
-        Number of landmarks so far; 0 without a budget.
     support_vectors_ : {ndarray, sparse array} of shape (n_support, n_features)
         Rows with a nonzero multiplier. Not available with ``kernel="linear"``.
     dual_coef_ : ndarray of shape (n_machines, n_support)
@@ -119,7 +114,8 @@ class SeqMED(MarginClassifier):
     n_iter_ : int
         Number of solver iterations of the last batch.
     update_info_ : UpdateInfo
-        Report of the last batch, machine by machine.
+        Report of the last batch, machine by machine. Its C is the multiplier bound of a row of
+        weight 1.
     posterior_ : Posterior
         Mean and covariance of the posterior.
 

@@ -27,6 +27,9 @@ LANES = 64
 # Number of comparisons that are tested at once, as one 64-bit integer.
 WORD = 8
 
+# Unit roundoff of single precision.
+ROUNDOFF = 2.0**-24
+
 # Arguments of compiled loops are plain tuples of arrays: numba's cache names the classes of a
 # signature, and raises an error if one of them was renamed or moved.
 ListArrays = tuple[Any, ...]
@@ -58,10 +61,13 @@ class Scan:
         self.memory = np.empty(0, dtype=np.float32)
 
     def side(self, stored: Stored, slots: Slots) -> SideArrays:
-        """Return rows prepared for comparisons."""
+        """Return rows prepared for comparisons.
+
+        Norms are reduced by a bound on the rounding errors of sketches, products and distances.
+        """
         if not self.refines:
             return np.zeros((stored.size, 0), dtype=np.float32), stored.norms, slots
-        slack = self.metric.slack(stored.rows.shape[1])
+        slack = (8 * stored.rows.shape[1] + 32) * ROUNDOFF
         return stored.rows, np.float32(1.0 - slack) * stored.norms, slots
 
     def nearest(
@@ -93,10 +99,10 @@ class Scan:
         radii = np.nextafter(self.radii(values, slots, strip, length), np.float32(np.inf))
         np.minimum(radii, found.horizons, out=found.horizons)
         for products, block in compared:
-            insert_rows(products, strip, block, tuple(found), self.unit)
+            insert_pairs(products, strip, block, tuple(found), self.unit, False)
             if receiving is not None:
                 part = receiving.take(slice(block[2][0], block[2][-1] + 1))
-                insert_queries(products, strip, block, tuple(part), self.unit)
+                insert_pairs(products, strip, block, tuple(part), self.unit, True)
 
     def radii(self, values: Single, slots: Slots, strip: SideArrays, length: int) -> Single:
         """Return squared distances (m,) within which there are at least ``length`` rows.
@@ -120,22 +126,20 @@ class Scan:
 
 
 @compiled(nogil=True, fastmath={"reassoc", "contract"})
-def squared_distance(first: Single, second: Single) -> np.float32:
-    """Return the squared Euclidean distance of two rows; symmetric to the last bit."""
+def exact_distance(first: Single, second: Single, unit: bool) -> np.float32:
+    """Return the squared Euclidean distance of two rows; symmetric to the last bit.
+
+    For rows of unit length, if ``unit``, it is computed as ``2 - 2 cos``.
+    """
     total = np.float32(0.0)
+    if unit:
+        for column in range(first.size):
+            total += first[column] * second[column]
+        return max(np.float32(2.0) - np.float32(2.0) * total, np.float32(0.0))
     for column in range(first.size):
         difference = first[column] - second[column]
         total += difference * difference
     return total
-
-
-@compiled(nogil=True, fastmath={"reassoc", "contract"})
-def cosine_distance(first: Single, second: Single) -> np.float32:
-    """Return ``2 - 2 cos`` of two rows of unit length; symmetric to the last bit."""
-    total = np.float32(0.0)
-    for column in range(first.size):
-        total += first[column] * second[column]
-    return max(np.float32(2.0) - np.float32(2.0) * total, np.float32(0.0))
 
 
 @compiled(nogil=True, inline="always")
@@ -228,10 +232,8 @@ def found_distances(
             if rows.shape[1] == 0:
                 distance = norm + (norms[row] - np.float32(2.0) * values[row])
                 distances[place] = max(distance, np.float32(0.0))
-            elif unit:
-                distances[place] = cosine_distance(point, rows[row])
             else:
-                distances[place] = squared_distance(point, rows[row])
+                distances[place] = exact_distance(point, rows[row], unit)
         start = ends[query]
     return distances
 
@@ -269,10 +271,15 @@ def nearest_of_groups(products: Single, block: SideArrays, values: Single, slots
 
 
 @compiled(nogil=True)
-def insert_rows(
-    products: Single, queries: SideArrays, block: SideArrays, lists: ListArrays, unit: bool
+def insert_pairs(
+    products: Single,
+    queries: SideArrays,
+    block: SideArrays,
+    lists: ListArrays,
+    unit: bool,
+    reverse: bool,
 ) -> None:
-    """Insert the rows of a block in the lists of queries, except for a query itself.
+    """Insert the rows of a block in the lists of queries, or the reverse; no row in its own list.
 
     The lower bound of a squared distance is ``|q|^2 + |b|^2 - 2 q.b``. If the block has no rows to
     compute distances from, this bound is the distance itself.
@@ -281,46 +288,28 @@ def insert_rows(
     ----------
     products : (m, b) float32, inner products.
     queries, block : the two sets of rows.
-    lists : lists of the m queries; changed in place.
+    lists : lists of the m queries, or of the b rows if ``reverse``; changed in place. A list with
+        horizon -inf is not changed.
     unit : whether the rows have unit length.
     """
     slots, distances, horizons, sizes = lists
     (_, norms, own), (_, block_norms, block_slots) = queries, block
-    found, ends = find_below(products, block_norms, horizons - norms)
-    computed = found_distances(products, queries, block, found, ends, unit)
-    start = 0
-    for query in range(ends.size):
-        for place in range(start, ends[query]):
-            distance, slot = computed[place], block_slots[found[place]]
-            if distance < horizons[query] and slot != own[query]:
-                sizes[query], horizons[query] = insert(
-                    slots[query], distances[query], sizes[query], horizons[query], slot, distance
-                )
-        start = ends[query]
-
-
-@compiled(nogil=True)
-def insert_queries(
-    products: Single, queries: SideArrays, block: SideArrays, lists: ListArrays, unit: bool
-) -> None:
-    """Insert queries in the lists of the rows of a block; the reverse of `insert_rows`.
-
-    ``lists`` are those of the b rows; changed in place. The list of a row with horizon -inf is not
-    changed.
-    """
-    slots, distances, horizons, sizes = lists
-    (_, norms, own), (_, block_norms, _) = queries, block
-    found, ends = find_below(products, block_norms - horizons, -norms)
+    if reverse:
+        found, ends = find_below(products, block_norms - horizons, -norms)
+    else:
+        found, ends = find_below(products, block_norms, horizons - norms)
     computed = found_distances(products, queries, block, found, ends, unit)
     start = 0
     for query in range(ends.size):
         for place in range(start, ends[query]):
             row, distance = found[place], computed[place]
-            if distance < horizons[row]:
-                sizes[row], horizons[row] = insert(
-                    slots[row], distances[row], sizes[row], horizons[row],
-                    own[query], distance,
-                )  # fmt: skip
+            owner, slot = np.int64(query), block_slots[row]
+            if reverse:
+                owner, slot = np.int64(row), own[query]
+            if distance < horizons[owner] and block_slots[row] != own[query]:
+                sizes[owner], horizons[owner] = insert(
+                    slots[owner], distances[owner], sizes[owner], horizons[owner], slot, distance
+                )
         start = ends[query]
 
 
@@ -339,10 +328,8 @@ def measure(
         point = points[query]
         for place in range(guesses.shape[1]):
             slot = guesses[query, place]
-            if first <= slot <= last and unit:
-                distances[query, place] = cosine_distance(point, rows[slot - first])
-            elif first <= slot <= last:
-                distances[query, place] = squared_distance(point, rows[slot - first])
+            if first <= slot <= last:
+                distances[query, place] = exact_distance(point, rows[slot - first], unit)
 
 
 @compiled(nogil=True)

@@ -178,7 +178,7 @@ def learn_part(
         else:
             posterior, info = update.add_labels(before, entering, parameters, geometry)
         left = parameters.forgetting if info.forgot else 1.0
-        counts = counts.discount(left, codes, weights)
+        counts = state.counts.forget(left).add(codes, weights)
         if record is not None:
             record = record.forget(left)
         if record is not None and scored:

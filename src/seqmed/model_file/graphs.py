@@ -10,8 +10,7 @@ import scipy.sparse as sp
 from seqmed.estimators.graph_propagation import GraphPropagation
 from seqmed.graph.kept_rows import KeptRows
 from seqmed.graph.metrics import Cosine, Euclidean, KernelDistance, Metric, make_metric
-from seqmed.graph.propagation import GraphInfo, GraphState
-from seqmed.graph.propagation_state import PropagationState
+from seqmed.graph.propagation import GraphInfo, GraphState, PropagationState
 from seqmed.kernels import Kernel
 from seqmed.model_file.annotations import INTERFACES, WRITTEN_AS
 from seqmed.model_file.classifiers import classifier
