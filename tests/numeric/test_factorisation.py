@@ -138,7 +138,7 @@ def answers(name):
     for start in range(0, 60, 20):
         rows = slice(start, start + 20)
         labels = LABELS[rows]
-        keep = labels >= 0 if isinstance(model, SeqMED) else labels >= -1
+        keep = labels >= 0 if type(model) is SeqMED else labels >= -1
         model.partial_fit(POINTS[rows][keep], labels[keep])
     return model.decision_function(POINTS), query(model, POINTS, 5)
 

@@ -185,34 +185,31 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         fails, generators that were passed as ``random_state`` are as before.
         """
         owners = (self, getattr(self, "estimator", None))
-        passed = {getattr(owner, "random_state", None) for owner in owners}
+        passed = [getattr(owner, "random_state", None) for owner in owners]
         used = [each for each in passed if isinstance(each, np.random.RandomState)]
         before = [each.get_state() for each in used]
+        rows, state, n_rows = batch.rows, getattr(self, "_state", None), batch.rows.weights.size
+        info = None
         try:
-            self._learn_parts(batch, size, new_points=new_points)
+            if not hasattr(self, "_started"):
+                self._started = Started(sp.issparse(rows.points), self._fixed())
+            seed = self._drawn_seed() if state is None else 0
+            order = None if size is None else np.random.default_rng(seed).permutation(n_rows)
+            for start in range(0, n_rows, size or n_rows):
+                part = rows if order is None else rows.take(order[start:][:size])
+                if state is None:
+                    state = self._begin(part, seed)
+                if not start:
+                    state = self._with_classes(state, batch.places, batch.declared)
+                new_batch = new_points and not start
+                state, info = self._learn_rows(
+                    state, part, batch.classes, new_points=new_points, new_batch=new_batch
+                )
+            self._commit(state, info, batch.classes)
         except BaseException:
             for generator, generator_state in zip(used, before, strict=True):
                 generator.set_state(generator_state)
             raise
-
-    def _learn_parts(self, batch: ClassifiedRows, size: int | None, *, new_points: bool) -> None:
-        if not hasattr(self, "_started"):
-            self._started = Started(sp.issparse(batch.rows.points), self._fixed())
-        rows, state, n_rows = batch.rows, getattr(self, "_state", None), batch.rows.weights.size
-        seed = self._drawn_seed() if state is None else 0
-        order = None if size is None else np.random.default_rng(seed).permutation(n_rows)
-        info = None
-        for start in range(0, n_rows, size or n_rows):
-            part = rows if order is None else rows.take(order[start:][:size])
-            if state is None:
-                state = self._begin(part, seed)
-            if not start:
-                state = self._with_classes(state, batch.places, batch.declared)
-            new_batch = new_points and not start
-            state, info = self._learn_rows(
-                state, part, batch.classes, new_points=new_points, new_batch=new_batch
-            )
-        self._commit(state, info, batch.classes)
 
     def _drawn_seed(self) -> int:
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -459,11 +456,9 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def _check_unchanged(self) -> None:
         """Refuse parameters that were changed since the first batch and may not change."""
-        if not hasattr(self, "_started"):
-            return
-        current = self._fixed()
-        for name, before in self._started.fixed.items():
-            now = current[name]
+        fixed = self._started.fixed if hasattr(self, "_started") else {}
+        for name, now in self._fixed().items():
+            before = fixed.get(name, now)
             if now is not before and now != before:
                 raise ValueError(
                     f"{name} was changed from {before!r} to {now!r} after the first batch, "

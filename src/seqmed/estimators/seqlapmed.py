@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from seqmed.estimators.margin_classifier import DEFAULT_C, DEFAULT_WINDOW, MarginClassifier
+from seqmed.estimators.seqmed import DEFAULT_C, DEFAULT_WINDOW, SeqMED
 from seqmed.kernels import Kernel
 from seqmed.margin import covariance
 from seqmed.margin.laplacian import GraphParameters
@@ -18,7 +18,7 @@ from seqmed.margin.update import Smoothing
 DEFAULT_BETA = 0.01
 
 
-class SeqLapMED(MarginClassifier):
+class SeqLapMED(SeqMED):
     """Laplacian maximum entropy discrimination, learned batch by batch from few labels.
 
     A maximum-margin kernel classifier with a Gaussian posterior over decision functions. The
@@ -201,7 +201,7 @@ class SeqLapMED(MarginClassifier):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **MarginClassifier._parameter_constraints,
+        **SeqMED._parameter_constraints,
         "beta": [Interval(Real, 0.0, None, closed="left"), None],
         "gamma_A": [Interval(Real, 0.0, None, closed="neither"), None],
         "gamma_I": [Interval(Real, 0.0, None, closed="left"), None],
@@ -212,8 +212,9 @@ class SeqLapMED(MarginClassifier):
         "n_landmarks": [Interval(Integral, 1, None, closed="left")],
     }
 
+    _semi_supervised = True
     _fixed_parameters = (
-        *MarginClassifier._fixed_parameters,
+        *SeqMED._fixed_parameters,
         "n_neighbors", "weights", "heat_width", "recursion", "n_landmarks",
     )  # fmt: skip
 
@@ -264,12 +265,7 @@ class SeqLapMED(MarginClassifier):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self._check_recursion()
-        self._check_gammas()
-
-    def _check_recursion(self) -> None:
-        """Refuse parameters that the recursion does not support."""
-        name = self.recursion
+        name, gammas = self.recursion, (self.gamma_A, self.gamma_I)
         if name == "spectral" and self.averaging:
             raise ValueError(
                 "recursion='spectral' got averaging=True, expected False: its pseudo-points change "
@@ -286,18 +282,13 @@ class SeqLapMED(MarginClassifier):
                 f"recursion={name!r} got budget={self.budget}, expected None: a budget projects "
                 "support vectors on landmarks. Use recursion='landmarks'."
             )
-
-    def _check_gammas(self) -> None:
-        """Refuse one of gamma_A and gamma_I without the other, or both together with C or beta."""
-        if self.gamma_A is None and self.gamma_I is None:
-            return
-        if self.beta is not None or self.C != DEFAULT_C:
+        if gammas != (None, None) and (self.beta is not None or self.C != DEFAULT_C):
             raise ValueError(
                 f"SeqLapMED got C={self.C:g}, beta={self.beta} together with "
                 f"gamma_A={self.gamma_A}, gamma_I={self.gamma_I}, expected one pair: set (C, beta) "
                 "or (gamma_A, gamma_I), and leave the other pair at its defaults."
             )
-        if self.gamma_A is None or self.gamma_I is None:
+        if gammas != (None, None) and None in gammas:
             raise ValueError(
                 f"SeqLapMED got gamma_A={self.gamma_A}, gamma_I={self.gamma_I}, expected both: set "
                 "the missing one, or use C and beta."
