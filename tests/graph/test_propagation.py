@@ -272,9 +272,8 @@ def test_rows_at_the_rounded_limit_are_found():
     norms = np.random.default_rng(0).random(999).astype(np.float32)
     horizons = np.nextafter(norm + norms, np.float32(np.inf))
     products = np.zeros((999, 999), dtype=np.float32)
-    found, ends = neighbour_search.find_below(products, norms, horizons - norm)
-    for row, found_rows in enumerate(np.split(found, ends[:-1])):
-        assert row in found_rows
+    queries, rows = neighbour_search.find_below(products, norms, horizons - norm)
+    assert set(queries[queries == rows].tolist()) == set(range(999))
 
 
 def assert_neighbours_are_those_of_doubles(kept, rows):
@@ -610,6 +609,24 @@ def test_an_update_keeps_the_rows_that_were_chosen():
     label_weights = np.concatenate([batch[2] for batch in stream])[owners]
     np.testing.assert_array_equal(state.label_weights, label_weights)
     assert state.n_unlabeled == np.count_nonzero(codes < 0)
+
+
+@pytest.mark.parametrize("new_points", [True, False])
+def test_the_slots_of_a_batch_are_those_of_its_kept_rows(new_points):
+    first, second = batches(16, n_batches=2, share=0.2)
+    state, _ = learned(begun(first[0], capacity=30), [first])
+    rows, codes, label_weights = second
+    if not new_points:  # labels of rows that are kept, and of one that is not
+        rows = np.vstack([first[0][first[1] < 0][:4], rows[:1]])
+        codes, label_weights = np.full(5, 2), np.ones(5)
+    batch = Rows(rows, codes, label_weights)
+    state, info, slots = propagation.learn_graph(state, batch, new_points=new_points)
+    kept = np.flatnonzero(slots >= 0)
+    assert kept.size == info.n_entered + (0 if new_points else 4)
+    stored = state.rows.metric.store(rows[kept]).rows
+    np.testing.assert_array_equal(state.rows.take(slots[kept]).rows, stored)
+    np.testing.assert_array_equal(state.codes[slots[kept]], codes[kept])
+    np.testing.assert_array_equal(state.label_weights[slots[kept]], label_weights[kept])
 
 
 def test_forgetting_brings_newer_rows_into_the_sample():

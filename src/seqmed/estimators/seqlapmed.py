@@ -172,8 +172,8 @@ class SeqLapMED(SeqMED):
     `lag` batches with labels. It requires ``averaging=False``.
 
     `C`, `beta`, `gamma_A`, `gamma_I`, `class_weight`, `window`, `lag`, `forgetting` and `tol` may
-    change between batches with `set_params`. The kernel, `averaging`, `budget`,
-    and the parameters of the graph and the landmarks may not change.
+    change between batches with `set_params`. The kernel, `bias`, `averaging`, `budget`, and the
+    parameters of the graph and the landmarks may not change.
 
     References
     ----------

@@ -166,7 +166,7 @@ class SeqMED(StreamClassifier):
     `lag` batches with labels. It requires ``averaging=False``.
 
     `C`, `class_weight`, `window`, `lag`, `forgetting` and `tol` may change between batches with
-    `set_params`. The kernel, `averaging` and `budget` may not change.
+    `set_params`. The kernel, `bias`, `averaging` and `budget` may not change.
 
     References
     ----------

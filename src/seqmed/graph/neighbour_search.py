@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.graph.metrics import Metric, Stored
-from seqmed.numeric.arrays import Indices, Mask, Single, Slots
+from seqmed.numeric.arrays import Mask, Single, Slots
 from seqmed.numeric.execution import compiled
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ ROUNDOFF = 2.0**-24
 # signature, and raises an error if one of them was renamed or moved.
 ListArrays = tuple[Any, ...]
 """The arrays of `seqmed.graph.kept_rows.Lists`."""
+Numbers = NDArray[np.uint32]
 SideArrays = tuple[Single, Single, Slots]
 """Rows prepared for a comparison with other rows.
 
@@ -126,20 +127,22 @@ class Scan:
 
 
 @compiled(nogil=True, fastmath={"reassoc", "contract"})
-def exact_distance(first: Single, second: Single, unit: bool) -> np.float32:
-    """Return the squared Euclidean distance of two rows; symmetric to the last bit.
-
-    For rows of unit length, if ``unit``, it is computed as ``2 - 2 cos``.
-    """
+def squared_distance(first: Single, second: Single) -> np.float32:
+    """Return the squared Euclidean distance of two rows; symmetric to the last bit."""
     total = np.float32(0.0)
-    if unit:
-        for column in range(first.size):
-            total += first[column] * second[column]
-        return max(np.float32(2.0) - np.float32(2.0) * total, np.float32(0.0))
     for column in range(first.size):
         difference = first[column] - second[column]
         total += difference * difference
     return total
+
+
+@compiled(nogil=True, fastmath={"reassoc", "contract"})
+def cosine_distance(first: Single, second: Single) -> np.float32:
+    """Return ``2 - 2 cos`` of two rows of unit length; symmetric to the last bit."""
+    total = np.float32(0.0)
+    for column in range(first.size):
+        total += first[column] * second[column]
+    return max(np.float32(2.0) - np.float32(2.0) * total, np.float32(0.0))
 
 
 @compiled(nogil=True, inline="always")
@@ -168,10 +171,8 @@ def insert(
 
 
 @compiled(nogil=True)
-def find_below(
-    products: Single, norms: Single, limits: Single
-) -> tuple[NDArray[np.uint32], Indices]:
-    """Return the rows with ``norm - 2 product <= limit`` for every query.
+def find_below(products: Single, norms: Single, limits: Single) -> tuple[Numbers, Numbers]:
+    """Return the pairs of a query and a row with ``norm - 2 product <= limit``, query by query.
 
     Comparisons are vectorised. `WORD` results are tested at once, because most rows are too far
     away. Indices are unsigned, because loops over signed indices would not be vectorised.
@@ -181,17 +182,12 @@ def find_below(
     products : (m, b) float32, inner products.
     norms : (b,) float32.
     limits : (m,) float32.
-
-    Returns
-    -------
-    found : row indices, grouped by query.
-    ends : (m,) where the rows of each query end.
     """
     n_words = (norms.size + WORD - 1) // WORD
     flags = np.zeros(n_words * WORD, dtype=np.bool_)
     words = flags.view(np.uint64)
-    found = np.empty(products.size + WORD, dtype=np.uint32)
-    ends = np.empty(limits.size, dtype=np.intp)
+    queries = np.empty(products.size + WORD, dtype=np.uint32)
+    rows = np.empty(products.size + WORD, dtype=np.uint32)
     count = np.uint64(0)
     for query in range(limits.size):
         values, limit = products[query], limits[query]
@@ -201,40 +197,33 @@ def find_below(
             if words[place]:
                 start = np.uint64(WORD) * place
                 for row in range(start, start + np.uint64(WORD)):
-                    found[count] = row
+                    queries[count], rows[count] = query, row
                     count += np.uint64(flags[row])
-        ends[query] = count
-    return found[:count], ends
+    return queries[:count], rows[:count]
 
 
 @compiled(nogil=True)
-def found_distances(
-    products: Single,
-    queries: SideArrays,
-    block: SideArrays,
-    found: NDArray[np.uint32],
-    ends: Indices,
+def pair_distances(
+    products: Single, queries: SideArrays, block: SideArrays, pairs: tuple[Numbers, Numbers],
     unit: bool,
-) -> Single:
-    """Return squared distances of queries to the rows that `find_below` has found for them.
+) -> Single:  # fmt: skip
+    """Return squared distances of the pairs that `find_below` has found.
 
     If the block has the rows, distances are computed from them, pair by pair, so that they do not
     depend on the other queries; ``unit`` is whether the rows have unit length. Otherwise they are
     ``|q|^2 + |b|^2 - 2 q.b``. A separate loop is twice as fast as one that also inserts in lists.
     """
     (points, query_norms, _), (rows, norms, _) = queries, block
-    distances = np.empty(found.size, dtype=np.float32)
-    start = 0
-    for query in range(ends.size):
-        values, norm, point = products[query], query_norms[query], points[query]
-        for place in range(start, ends[query]):
-            row = found[place]
-            if rows.shape[1] == 0:
-                distance = norm + (norms[row] - np.float32(2.0) * values[row])
-                distances[place] = max(distance, np.float32(0.0))
-            else:
-                distances[place] = exact_distance(point, rows[row], unit)
-        start = ends[query]
+    distances = np.empty(pairs[0].size, dtype=np.float32)
+    for place in range(distances.size):
+        query, row = pairs[0][place], pairs[1][place]
+        if rows.shape[1] == 0:
+            rest = norms[row] - np.float32(2.0) * products[query, row]
+            distances[place] = max(query_norms[query] + rest, np.float32(0.0))
+        elif unit:
+            distances[place] = cosine_distance(points[query], rows[row])
+        else:
+            distances[place] = squared_distance(points[query], rows[row])
     return distances
 
 
@@ -295,22 +284,17 @@ def insert_pairs(
     slots, distances, horizons, sizes = lists
     (_, norms, own), (_, block_norms, block_slots) = queries, block
     if reverse:
-        found, ends = find_below(products, block_norms - horizons, -norms)
+        pairs = find_below(products, block_norms - horizons, -norms)
     else:
-        found, ends = find_below(products, block_norms, horizons - norms)
-    computed = found_distances(products, queries, block, found, ends, unit)
-    start = 0
-    for query in range(ends.size):
-        for place in range(start, ends[query]):
-            row, distance = found[place], computed[place]
-            owner, slot = np.int64(query), block_slots[row]
-            if reverse:
-                owner, slot = np.int64(row), own[query]
-            if distance < horizons[owner] and block_slots[row] != own[query]:
-                sizes[owner], horizons[owner] = insert(
-                    slots[owner], distances[owner], sizes[owner], horizons[owner], slot, distance
-                )
-        start = ends[query]
+        pairs = find_below(products, block_norms, horizons - norms)
+    computed = pair_distances(products, queries, block, pairs, unit)
+    for place in range(computed.size):
+        query, row, distance = pairs[0][place], pairs[1][place], computed[place]
+        owner, slot = (row, own[query]) if reverse else (query, block_slots[row])
+        if distance < horizons[owner] and block_slots[row] != own[query]:
+            sizes[owner], horizons[owner] = insert(
+                slots[owner], distances[owner], sizes[owner], horizons[owner], slot, distance
+            )
 
 
 @compiled(nogil=True)
@@ -328,8 +312,10 @@ def measure(
         point = points[query]
         for place in range(guesses.shape[1]):
             slot = guesses[query, place]
-            if first <= slot <= last:
-                distances[query, place] = exact_distance(point, rows[slot - first], unit)
+            if first <= slot <= last and unit:
+                distances[query, place] = cosine_distance(point, rows[slot - first])
+            elif first <= slot <= last:
+                distances[query, place] = squared_distance(point, rows[slot - first])
 
 
 @compiled(nogil=True)
