@@ -396,7 +396,7 @@ def test_margins_of_queries_are_in_units_of_the_machines(n_classes):
 # -- errors and saved models -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("first", "second"), permutations(["auto", "exact", "median"], 2))
+@pytest.mark.parametrize(("first", "second"), [*permutations(["auto", "exact", "median"], 2)])
 def test_the_rule_may_not_change_between_batches(blobs, first, second):
     model = SeqMED(bias=first).partial_fit(*blobs)
     before = model.decision_function(blobs[0])

@@ -161,6 +161,11 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         model._check_parameters()
         model._check_unchanged()
         model._check_kernel("partial_fit")
+        if not isinstance(new_points, bool | np.bool_):
+            raise ValueError(
+                f"partial_fit got new_points={new_points!r}, expected True or False: pass False "
+                "for labels of rows that were learned before."
+            )
         if not new_points and getattr(model, "_state", None) is None:
             raise ValueError(
                 "partial_fit got new_points=False in its first call, expected rows that were "
