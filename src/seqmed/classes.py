@@ -86,11 +86,7 @@ class ClassCounts:
     @property
     def n_machines(self) -> int:
         """The number of machines, at least one: see ``per_class``."""
-        if self.per_class:
-            return max(self.size, 1)
-        return 1 if self.size <= 2 else self.size
-
-    # -- updates ---------------------------------------------------------------------------------
+        return max(self.size, 1) if self.per_class or self.size > 2 else 1
 
     def with_classes(self, places: Indices, declared: Mask) -> ClassCounts:
         """Return the counts with class c moved to ``places[c]``; -1 drops it.
@@ -98,46 +94,35 @@ class ClassCounts:
         ``declared`` is the mask of the classes afterwards that were declared.
         """
         size = declared.size
-        return ClassCounts(
-            counts=moved(self.counts, places, size),
-            weights=moved(self.weights, places, size),
-            discounted=moved(self.discounted, places, size),
-            declared=declared,
-            per_class=self.per_class,
+        counts, weights, discounted = (
+            moved(each, places, size) for each in (self.counts, self.weights, self.discounted)
         )
+        return ClassCounts(counts, weights, discounted, declared, self.per_class)
 
     def add(self, codes: Indices, weights: Array) -> ClassCounts:
-        """Return the counts with more weighted labels; discounted weights are not changed."""
+        """Return the counts with more weighted labels."""
+        added = np.bincount(codes, weights, minlength=self.size)
         return replace(
             self,
             counts=self.counts + np.bincount(codes, minlength=self.size),
-            weights=self.weights + np.bincount(codes, weights, minlength=self.size),
+            weights=self.weights + added,
+            discounted=self.discounted + added,
         )
 
-    def discount(self, forgetting: float, codes: Indices, weights: Array) -> ClassCounts:
-        """Return the counts with updated discounted weights.
-
-        The weights of earlier labels are scaled by ``forgetting`` in [0, 1]. Then the weights of
-        the new labels are added.
-        """
-        new = np.bincount(codes, weights, minlength=self.size)
-        return replace(self, discounted=forgetting * self.discounted + new)
+    def forget(self, forgetting: float) -> ClassCounts:
+        """Return the counts with weights discounted by ``forgetting`` in [0, 1]."""
+        return replace(self, discounted=forgetting * self.discounted)
 
     def remove(self, codes: Indices, weights: Array, discounted: Array) -> ClassCounts:
         """Return the counts without the given weighted labels."""
-        counts = self.counts.copy()
-        np.subtract.at(counts, codes, 1)
+        counts = self.counts - np.bincount(codes, minlength=self.size)
 
         def less(totals: Array, taken: Array) -> Array:
-            rest = totals - np.bincount(codes, taken, minlength=totals.size)
+            rest = totals - np.bincount(codes, taken, minlength=self.size)
             return np.where(counts > 0, np.maximum(rest, 0.0), 0.0)
 
-        return replace(
-            self,
-            counts=counts,
-            weights=less(self.weights, weights),
-            discounted=less(self.discounted, discounted),
-        )
+        weights, discounted = less(self.weights, weights), less(self.discounted, discounted)
+        return replace(self, counts=counts, weights=weights, discounted=discounted)
 
     def class_weights(self, given: Any) -> Array:
         """Return the weight of every class, (K,).
@@ -151,8 +136,6 @@ class ClassCounts:
         if given is not None:
             weights[seen] = self.weights.sum() / (seen.sum() * self.weights[seen])
         return weights
-
-    # -- machines --------------------------------------------------------------------------------
 
     def targets(self, codes: Indices) -> Array:
         """Return one-vs-rest targets, (l, machines): +1 for the machine's own class, -1 otherwise.
@@ -180,9 +163,13 @@ class ClassCounts:
         former[places[places >= 0]] = np.flatnonzero(places >= 0)
         own = former if grown.n_machines > 1 else former[-1:]
         known, new = np.flatnonzero(own >= 0), np.flatnonzero(own < 0)
+        # the coefficients with which the machines give the class scores
+        signs = np.eye(self.size)
+        if self.n_machines == 1:
+            signs = np.where(np.arange(self.size) == self.size - 1, 1.0, -1.0)[None, :]
         transfer = np.zeros((self.n_machines, grown.n_machines))
         offsets = np.zeros(grown.n_machines)
-        transfer[:, known] = self._score_signs()[:, own[known]]
+        transfer[:, known] = signs[:, own[known]]
         if grown.n_machines == 1 and self.size == 1:
             transfer[:, new] = -1.0
         elif self.seen.any():
@@ -190,14 +177,6 @@ class ClassCounts:
         if self.per_class:
             offsets = np.where(transfer.any(axis=0), 0.0, -1.0)
         return transfer, offsets
-
-    def _score_signs(self) -> Array:
-        """Return the coefficients (machines, K) with which the machines give the class scores."""
-        if self.n_machines > 1:
-            return np.eye(self.size)
-        return np.where(np.arange(self.size) == self.size - 1, 1.0, -1.0)[None, :]
-
-    # -- scores ----------------------------------------------------------------------------------
 
     @property
     def scale(self) -> Array:
@@ -234,8 +213,10 @@ class ClassCounts:
         return scores
 
     def compared(self, scores: Array) -> Array:
-        """Return decision values from class scores: (n, 1) for up to two classes, else (n, K)."""
-        return scores[:, 1:] - scores[:, :1] if self.size == 2 else scores
+        """Return decision values from class scores: (n,) for up to two classes, else (n, K)."""
+        if self.size == 2:
+            return scores[:, 1] - scores[:, 0]
+        return scores[:, 0] if self.size == 1 else scores
 
     def best(self, scores: Array) -> Indices:
         """Return the class with the largest score, (n, K), among the classes seen."""

@@ -399,14 +399,6 @@ def test_clone_is_a_new_model_with_the_same_parameters(case):
     assert_same_bits(fresh, model)
 
 
-@every_case
-def test_set_params_of_get_params_changes_nothing(case):
-    model = learned(case)
-    before = snapshot(model)
-    model.set_params(**model.get_params())
-    assert_same_bits(before, model)
-
-
 # -- the same again -------------------------------------------------------------------------------
 
 

@@ -455,15 +455,6 @@ def test_other_parameters_may_change_between_batches(estimator, name):
         assert np.abs(difference).max() > 1e-4  # it has an effect
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-@pytest.mark.parametrize(("old", "new"), [("exact", "median"), ("median", "exact")])
-def test_the_rule_of_a_diffuse_bias_may_change_between_batches(estimator, old, new):
-    model = learned(estimator, bias=old).set_params(bias=new).partial_fit(*THIRD)
-    unchanged = learned(estimator, bias=old).partial_fit(*THIRD)
-    difference = model.decision_function(PROBES) - unchanged.decision_function(PROBES)
-    assert np.abs(difference).max() > 1e-4  # it has an effect
-
-
 def test_the_pair_of_gammas_may_come_between_batches():
     """``C = 1 / (2 l gamma_A)`` and ``beta = gamma_I / (2 gamma_A n^2)``, for 24 labels of 24."""
     model = learned(SeqLapMED).set_params(gamma_A=1e-3, gamma_I=1.0)

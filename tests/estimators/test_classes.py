@@ -326,9 +326,8 @@ def test_a_class_whose_weight_underflows_has_finite_scores():
     nothing = np.zeros(0, dtype=np.intp)
     counts = no_classes(per_class=True).with_classes(nothing, np.zeros(2, dtype=bool))
     counts = counts.add(np.array([0, 1]), np.ones(2))
-    counts = counts.discount(1.0, np.array([0, 1]), np.ones(2))
     for _ in range(4000):
-        counts = counts.discount(0.5, np.array([1]), np.ones(1))
+        counts = counts.forget(0.5).add(np.array([1]), np.ones(1))
     assert counts.discounted[0] == 0.0
     assert np.isfinite(counts.scale).all()
     assert (counts.scale > 0).all()
@@ -397,15 +396,14 @@ def test_margins_of_queries_are_in_units_of_the_machines(n_classes):
 # -- errors and saved models -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("other", ["exact", "median"])
-def test_the_rule_may_not_change_between_batches(blobs, other):
-    for first, second in (("auto", other), (other, "auto")):
-        model = SeqMED(bias=first).partial_fit(*blobs)
-        before = model.decision_function(blobs[0])
-        model.set_params(bias=second)
-        with pytest.raises(ValueError, match=f"bias was changed from '{first}' to '{second}'"):
-            model.partial_fit(*blobs)
-        np.testing.assert_array_equal(model.decision_function(blobs[0]), before)
+@pytest.mark.parametrize(("first", "second"), [*permutations(["auto", "exact", "median"], 2)])
+def test_the_rule_may_not_change_between_batches(blobs, first, second):
+    model = SeqMED(bias=first).partial_fit(*blobs)
+    before = model.decision_function(blobs[0])
+    model.set_params(bias=second)
+    with pytest.raises(ValueError, match=f"bias was changed from '{first}' to '{second}'"):
+        model.partial_fit(*blobs)
+    np.testing.assert_array_equal(model.decision_function(blobs[0]), before)
 
 
 @pytest.mark.parametrize("bias", ["auto", "exact", "median"])

@@ -1,5 +1,7 @@
 """Properties of the classifiers beyond the mathematics."""
 
+from __future__ import annotations
+
 import tracemalloc
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -8,10 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import make_moons
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_info
 
+import seqmed
 from seqmed import (
     GraphPropagation,
     PrequentialSearch,
@@ -20,11 +24,15 @@ from seqmed import (
     SeqMED,
     StreamPipeline,
 )
+from seqmed.adapters.row_by_row import MiniBatches
+from seqmed.estimators import validation
 from seqmed.estimators.base import warn_of_unlabeled_rows
-from seqmed.kernels import RBF
+from seqmed.kernels import RBF, Precomputed
 from seqmed.margin.covariance import exact as exact_covariance
 from seqmed.margin.dual.problem import DualProblem, duality_gap, score_errors
+from seqmed.numeric import factors
 from seqmed.numeric.execution import SMALL, threads_for
+from seqmed.selection import queries
 
 X, Y = make_moons(60, noise=0.1, random_state=0)
 LEARNERS = {
@@ -101,49 +109,14 @@ class TestScore:
             SeqLapMED().fit(X, Y).score(X, np.full(60, -1))
 
 
-DEFAULTS = {"beta": 0.01, "recursion": "landmarks", "n_landmarks": 500, "lag": 10}
-
-
-class TestDefaults:
-    """Omitted parameters give exactly the same scores as their defaults."""
-
-    def scores(self, **parameters):
-        model = SeqLapMED(random_state=0, **parameters)
-        for rows in (slice(0, 30), slice(30, 60)):
-            model.partial_fit(X[rows], np.where(np.arange(30) % 3, -1, Y[rows]))
-        return model.decision_function(X)
-
-    @pytest.mark.parametrize(
-        ("given", "meant"),
-        [
-            ({}, {"bias": "auto", "window": 500, "lag": None}),
-            ({"recursion": "exact"}, {"recursion": "exact"}),
-            ({"recursion": "spectral"}, {"recursion": "spectral"}),
-            ({"beta": 0.1}, {"beta": 0.1}),
-            ({"budget": 20}, {"n_landmarks": 10, "budget": 20}),
-        ],
-    )
-    def test_omitted_parameters_have_their_defaults(self, given, meant):
-        np.testing.assert_array_equal(self.scores(**given), self.scores(**{**DEFAULTS, **meant}))
-
-    def test_the_choices_differ(self):
-        """Otherwise the comparisons above could not distinguish them."""
-        choices = [
-            {}, {"beta": 0.1}, {"weights": "binary"}, {"n_landmarks": 7}, {"lag": 1},
-        ]  # fmt: skip
-        scores = [self.scores(**choice) for choice in choices]
-        for first in range(len(choices)):
-            for second in range(first):
-                assert np.abs(scores[first] - scores[second]).max() > 1e-4
-
-    @pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
-    def test_a_lag_of_ten_holds_ten_batches_with_labels(self, estimator):
-        model = estimator(lag=10)
-        sizes = []
-        for start in range(0, 48, 4):
-            model.partial_fit(X[start : start + 4], Y[start : start + 4], classes=[0, 1])
-            sizes.append(model.update_info_.n_window)
-        assert sizes == [4 * min(t + 1, 10) for t in range(12)]
+@pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
+def test_a_lag_of_ten_holds_ten_batches_with_labels(estimator):
+    model = estimator(lag=10)
+    sizes = []
+    for start in range(0, 48, 4):
+        model.partial_fit(X[start : start + 4], Y[start : start + 4], classes=[0, 1])
+        sizes.append(model.update_info_.n_window)
+    assert sizes == [4 * min(t + 1, 10) for t in range(12)]
 
 
 class TestThreads:
@@ -206,12 +179,6 @@ def test_a_class_may_be_called_none(container):
 
 
 class TestRefusals:
-    def test_an_asymmetric_precomputed_kernel(self):
-        gram = X @ X.T
-        gram[0, 1] += 1.0
-        with pytest.raises(ValueError, match="from its transpose by 1, expected a symm"):
-            SeqMED("precomputed").fit(gram, Y)
-
     @pytest.mark.parametrize("weight", [1e-200, 1e200])
     def test_weights_beyond_doubles(self, weight):
         weights = np.ones(60)
@@ -315,3 +282,101 @@ def test_a_large_batch_forms_no_matrix_of_all_rows(kernel):
     finally:
         tracemalloc.stop()
     assert peak < 0.5 * 8 * n**2
+
+
+# -- kernel matrices given by the user: made symmetric in one pass, and stored once ----------------
+
+GENERATOR = np.random.default_rng(0)
+
+
+def nearly_symmetric(n, difference):
+    """Return a kernel matrix (n, n) that differs from its transpose by up to the given amount."""
+    rows = GENERATOR.normal(size=(n, 3))
+    return rows @ rows.T + difference * np.triu(GENERATOR.uniform(-1.0, 1.0, size=(n, n)), 1)
+
+
+@pytest.mark.parametrize("tile", [3, 4, 256])
+@pytest.mark.parametrize("n", [0, 1, 3, 7, 12])
+@pytest.mark.parametrize("difference", [0.0, 1e-9])
+def test_the_upper_triangle_is_used(n, difference, tile, monkeypatch):
+    monkeypatch.setattr(factors, "TILE", tile)
+    matrix = nearly_symmetric(n, difference)
+    before = matrix.copy()
+    found, largest = factors.made_symmetric(matrix)
+    assert np.array_equal(found, np.triu(matrix) + np.triu(matrix, 1).T)
+    assert largest == np.abs(matrix - matrix.T).max(initial=0.0)
+    assert np.array_equal(matrix, before)
+    assert not np.shares_memory(found, matrix)  # the model keeps it, whatever the caller does
+
+
+@pytest.mark.parametrize("place", [(0, 11), (5, 1), (11, 10)])
+def test_asymmetric_matrices_are_refused_wherever_they_differ(place, monkeypatch):
+    monkeypatch.setattr(factors, "TILE", 4)
+    matrix = nearly_symmetric(12, 0.0)
+    matrix[place] += 0.5
+    with pytest.raises(ValueError, match=r"transpose by 0\.5, expected a symmetric"):
+        SeqMED("precomputed").fit(matrix, np.arange(12) % 2)
+
+
+def test_a_fit_holds_one_copy_of_the_matrix():
+    """A difference with the transpose, or a second copy, would take as much memory again."""
+    n = 1000
+    matrix = nearly_symmetric(n, 0.0)
+    tracemalloc.start()
+    try:
+        square = validation.square_gram(matrix)
+        validation.check_magnitude(square)
+        places = np.arange(n)[:, None]
+        assert Precomputed(square)(places, places) is square
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.3 * matrix.nbytes
+
+
+def test_other_rows_are_looked_up():
+    matrix = nearly_symmetric(5, 0.0)
+    kernel = Precomputed(matrix)
+    some, others = np.array([[3], [1]]), np.array([[0], [1], [4]])
+    assert np.array_equal(kernel(some, others), matrix[[3, 1]][:, [0, 1, 4]])
+    reverse = np.arange(5)[::-1, None]
+    assert np.array_equal(kernel(reverse, reverse), matrix[::-1, ::-1])
+
+
+# -- a Pipeline of scikit-learn cannot learn a stream: it is refused with what to use instead ------
+
+STEPS = [("scale", StandardScaler()), ("model", SeqMED())]
+
+
+def searched(pipeline):
+    return GridSearchCV(pipeline, {"model__C": [10.0]}, cv=2).fit(X, Y)
+
+
+USES = {
+    "save": lambda model, path: seqmed.save(model, path),
+    "query": lambda model, path: queries.query(model, X, 2),
+    "expected_regret": lambda model, path: queries.expected_regret(model, X),
+    "query of a search": lambda model, path: queries.query(searched(model), X, 2),
+    "search, fit": lambda model, path: PrequentialSearch(model, {"model__C": [1.5]}).fit(X, Y),
+    "search, partial_fit": lambda model, path: PrequentialSearch(
+        model, {"model__C": [1.5]}
+    ).partial_fit(X, Y),
+    "MiniBatches": lambda model, path: MiniBatches(model).partial_fit(X, Y),
+    "MiniBatches, fit": lambda model, path: MiniBatches(model).fit(X, Y),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_plain_pipeline_is_refused_with_a_hint(use, tmp_path):
+    plain = Pipeline(STEPS).fit(X, Y)
+    with pytest.raises((TypeError, ValueError), match="got a Pipeline of scikit-learn") as refused:
+        USES[use](plain, tmp_path / "model")
+    assert "seqmed.StreamPipeline of the same steps" in str(refused.value)
+    assert "seqmed.make_stream_pipeline" in str(refused.value)
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("use", USES)
+def test_the_hint_works(use, tmp_path):
+    plain = Pipeline(STEPS)
+    USES[use](StreamPipeline(plain.steps).fit(X, Y), tmp_path / "model")

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from seqmed import GraphPropagation
+from seqmed.classes import Rows
 from seqmed.graph import (
     conjugate_gradients,
     kept_rows,
@@ -182,7 +183,7 @@ def test_lists_of_wide_rows_are_exact_with_sketches_good_and_bad(make, p, monkey
     rng = np.random.default_rng(p)
     kept = kept_rows.no_kept_rows(metrics.make_metric("euclidean", make(rng, 50, p)), NEIGHBORS)
     kept = put_new(kept, rng, make, 210, 0, p)
-    sketched = kept.blocks[0].sketched
+    sketched = kept.blocks[0].sketch.size
     assert sketched or make in (cloud, integers, all_equal, turning, far_away, drifting)
     for n_new, n_overwritten in ((10, 60), (0, 90), (40, 5)):
         kept = put_new(kept, rng, make, n_new, n_overwritten, p)
@@ -191,7 +192,7 @@ def test_lists_of_wide_rows_are_exact_with_sketches_good_and_bad(make, p, monkey
         assert sketched
         for other in (turning, with_outliers, far_away, all_equal):
             kept = put_new(kept, rng, other, 10, 40, p)
-            assert kept.blocks[0].sketched
+            assert kept.blocks[0].sketch.size
             assert_lists_are_exact(kept, **rounding(kept))
 
 
@@ -239,7 +240,7 @@ def test_a_search_finds_the_nearest_kept_rows(metric, make, n_neighbors):
     kept = put_new(kept, rng, make, 450, 0, 12)
     queries = kept.metric.store(make(rng, 30, 12))
     whole = kept_rows.no_kept_rows(kept.metric, n_neighbors)
-    joined = kept_rows.joined_rows(kept.take(np.arange(450)), queries)
+    joined = kept_rows.joined_rows([kept.take(np.arange(450)), queries])
     whole = whole.put(np.arange(480), joined)
     distances = all_distances(whole)[450:, :450]
     for own in (None, np.arange(30)):
@@ -271,9 +272,8 @@ def test_rows_at_the_rounded_limit_are_found():
     norms = np.random.default_rng(0).random(999).astype(np.float32)
     horizons = np.nextafter(norm + norms, np.float32(np.inf))
     products = np.zeros((999, 999), dtype=np.float32)
-    found, ends = neighbour_search.find_below(products, norms, horizons - norm)
-    for row, found_rows in enumerate(np.split(found, ends[:-1])):
-        assert row in found_rows
+    queries, rows = neighbour_search.find_below(products, norms, horizons - norm)
+    assert set(queries[queries == rows].tolist()) == set(range(999))
 
 
 def assert_neighbours_are_those_of_doubles(kept, rows):
@@ -307,9 +307,8 @@ def test_rows_of_any_size_are_distinguished_after_a_first_batch_of_one_row(size)
 
 
 def begun(rows, metric="euclidean", capacity=60, alpha=ALPHA, seed=0, n_classes=3):
-    state = propagation.empty_graph(
-        metrics.make_metric(metric, rows), capacity, NEIGHBORS, alpha, seed
-    )
+    kept = kept_rows.no_kept_rows(metrics.make_metric(metric, rows), NEIGHBORS)
+    state = propagation.GraphState(kept, capacity, alpha, seed)
     return state.with_classes(np.arange(0), n_classes)
 
 
@@ -328,9 +327,7 @@ def batches(seed, n_batches=5, size=25, n_classes=3, share=0.3, p=4):
 def learned(state, stream, **options):
     info = None
     for rows, codes, label_weights in stream:
-        state, info = propagation.learn_graph(
-            state, state.rows.metric.store(rows), codes, label_weights, **options
-        )
+        state, info, _ = propagation.learn_graph(state, Rows(rows, codes, label_weights), **options)
     return state, info
 
 
@@ -453,8 +450,7 @@ def test_without_a_path_to_a_label_there_is_no_influence():
     given[[0, 1, 30, 31]] = 0, 1, 0, 1
     state, _ = learned(begun(rows, capacity=100), [(rows, given, (given >= 0).astype(float))])
     assert (state.influence[:, :2] > 0).all()
-    batch = state.rows.metric.store(far[:2])
-    state = propagation.retract_from_graph(state, batch, np.array([0, 1])).state
+    state, _, _ = propagation.retract_from_graph(state, far[:2], np.array([0, 1]))
     assert ((state.influence[:, :2] > 0).all(axis=1)).sum() == 30
     assert ((state.influence == 0).all(axis=1)).sum() == 30
     scores = state.scores(state.search(far))
@@ -615,6 +611,24 @@ def test_an_update_keeps_the_rows_that_were_chosen():
     assert state.n_unlabeled == np.count_nonzero(codes < 0)
 
 
+@pytest.mark.parametrize("new_points", [True, False])
+def test_the_slots_of_a_batch_are_those_of_its_kept_rows(new_points):
+    first, second = batches(16, n_batches=2, share=0.2)
+    state, _ = learned(begun(first[0], capacity=30), [first])
+    rows, codes, label_weights = second
+    if not new_points:  # labels of rows that are kept, and of one that is not
+        rows = np.vstack([first[0][first[1] < 0][:4], rows[:1]])
+        codes, label_weights = np.full(5, 2), np.ones(5)
+    batch = Rows(rows, codes, label_weights)
+    state, info, slots = propagation.learn_graph(state, batch, new_points=new_points)
+    kept = np.flatnonzero(slots >= 0)
+    assert kept.size == info.n_entered + (0 if new_points else 4)
+    stored = state.rows.metric.store(rows[kept]).rows
+    np.testing.assert_array_equal(state.rows.take(slots[kept]).rows, stored)
+    np.testing.assert_array_equal(state.codes[slots[kept]], codes[kept])
+    np.testing.assert_array_equal(state.label_weights[slots[kept]], label_weights[kept])
+
+
 def test_forgetting_brings_newer_rows_into_the_sample():
     def newest_share(factor):
         rng = np.random.default_rng(0)
@@ -678,8 +692,8 @@ def test_a_state_is_never_altered():
         state, _ = learned(state, [batch])
         states.append((state, copy.deepcopy(state), state.scores(state.search(queries))))
     late = (stream[-1][0][:5], np.zeros(5, dtype=int), np.ones(5))
-    learned(state, [late], late=True)
-    propagation.retract_from_graph(state, state.rows.metric.store(stream[-1][0]), stream[-1][1])
+    learned(state, [late], new_points=False)
+    propagation.retract_from_graph(state, stream[-1][0], stream[-1][1])
     state.forget(0.5)
     state.with_classes(np.array([1, -1, 0]), 2)
     for before, copied, scores in states:
@@ -721,7 +735,7 @@ def test_late_labels_change_the_labels_and_not_the_graph(metric):
     rows = sp.csr_array(rows) if metric == "cosine" else rows
     late = np.flatnonzero(codes < 0)[:8]
     state, _ = learned(begun(rows, metric, capacity=100), [(rows, codes, label_weights)])
-    new, _ = learned(state, [(rows[late], np.full(8, 1), np.full(8, 2.0))], late=True)
+    new, _ = learned(state, [(rows[late], np.full(8, 1), np.full(8, 2.0))], new_points=False)
     same_graph(new, state)
     assert new.n_unlabeled == state.n_unlabeled
     expected = codes.copy()
@@ -733,9 +747,7 @@ def test_late_labels_change_the_labels_and_not_the_graph(metric):
     np.testing.assert_allclose(
         new.scores(new.search(queries)), whole.scores(whole.search(queries)), atol=0.02
     )
-    back = propagation.retract_from_graph(
-        new, new.rows.metric.store(rows[late]), np.full(8, 1)
-    ).state
+    back, _, _ = propagation.retract_from_graph(new, rows[late], np.full(8, 1))
     same_graph(back, state)
     np.testing.assert_array_equal(back.codes, state.codes)
     np.testing.assert_array_equal(back.label_weights, state.label_weights)
@@ -747,17 +759,16 @@ def test_labels_are_found_among_many_equal_rows():
     codes = np.full(60, -1)
     codes[[17, 44]] = 0, 1
     state, _ = learned(begun(rows, capacity=200), [(rows, codes, (codes >= 0) + 0.0)])
-    retraction = propagation.retract_from_graph(
-        state, state.rows.metric.store(rows[:1]), np.array([1])
-    )
-    assert retraction.found.all()
-    assert np.count_nonzero(retraction.state.codes >= 0) == 1
-    late, _ = learned(state, [(rows[:50], np.full(50, 2), np.ones(50))], late=True)
+    retracted, _, slots = propagation.retract_from_graph(state, rows[:1], np.array([1]))
+    assert (slots >= 0).all()
+    assert np.count_nonzero(retracted.codes >= 0) == 1
+    late, _ = learned(state, [(rows[:50], np.full(50, 2), np.ones(50))], new_points=False)
     assert late.rows.size == 60
     assert np.count_nonzero(late.codes == 2) == 50
-    twice = np.array([-1, -1, -1])
-    retraction = propagation.retract_from_graph(state, state.rows.metric.store(rows[:3]), twice)
-    assert np.count_nonzero(retraction.found) == 2
+    _, _, slots = propagation.retract_from_graph(state, rows[:3], None)
+    assert np.count_nonzero(slots >= 0) == 2
+    _, _, slots = propagation.retract_from_graph(state, rows[:2], np.array([-1, 2]))
+    assert (slots == -1).all()  # an unknown class, and one that no row has
 
 
 @pytest.mark.parametrize("classes", [None, ["a", "b", "c"]])
@@ -779,7 +790,9 @@ def test_a_late_label_of_a_row_that_is_not_kept_enters_again():
     stream = batches(11, n_batches=4, size=30, share=0.2)
     state, _ = learned(begun(stream[0][0], capacity=30), stream)
     late = stream[0][0][stream[0][1] < 0]
-    new, _ = learned(state, [(late, np.zeros(len(late), dtype=int), np.ones(len(late)))], late=True)
+    new, _ = learned(
+        state, [(late, np.zeros(len(late), dtype=int), np.ones(len(late)))], new_points=False
+    )
     assert new.rows.size == 30
     assert np.count_nonzero(new.codes >= 0) == 15
 
@@ -788,7 +801,7 @@ def test_late_labels_never_make_more_than_half_of_the_rows_labeled():
     [(rows, _, _)] = batches(12, n_batches=1, size=30)
     nothing = (np.full(30, -1), np.zeros(30))
     state, _ = learned(begun(rows, capacity=30), [(rows, *nothing)])
-    new, _ = learned(state, [(rows[:25], np.zeros(25, dtype=int), np.ones(25))], late=True)
+    new, _ = learned(state, [(rows[:25], np.zeros(25, dtype=int), np.ones(25))], new_points=False)
     assert new.rows.size == 30
     assert np.count_nonzero(new.codes >= 0) == 15
     assert not new.label_weights[new.codes < 0].any()

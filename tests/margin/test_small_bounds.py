@@ -100,9 +100,9 @@ def test_a_batch_of_many_labels_makes_c_small(wine):
     """With gamma_A, C_t = 1 / (2 gamma_A l) falls below 1 as batches grow."""
     X, y = wine
     model = SeqLapMED(gamma_A=0.01, gamma_I=0.1).partial_fit(X[:40], y[:40])
-    assert pytest.approx(1.25) == model.C_
+    assert pytest.approx(1.25) == model.update_info_.C
     model.partial_fit(X[40:140], y[40:140])
-    assert pytest.approx(0.5) == model.C_
+    assert pytest.approx(0.5) == model.update_info_.C
     window = model.posterior_.window
     np.testing.assert_allclose(window.shapes, np.repeat([0.625, 0.25], [40, 100]))
     assert model.score(X[140:], y[140:]) > 0.85

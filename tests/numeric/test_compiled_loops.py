@@ -35,7 +35,7 @@ def signatures():
 def test_signatures_name_no_class_of_the_package(signatures):
     """Numba reads the classes of its cached signatures before it compares time stamps."""
     used = {name for name, found in signatures.items() if found}
-    assert used >= {"take_steps", "insert_rows", "insert_queries", "measure", "drop"}
+    assert used >= {"take_steps", "insert_pairs", "measure", "drop"}
     for name, found in signatures.items():
         assert b"seqmed" not in pickle.dumps(found), name
 

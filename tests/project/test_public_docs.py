@@ -155,33 +155,34 @@ def test_splits_have_no_fitted_attributes():
 
 
 class TestResolvedValues:
-    """The values used for "auto", "scale" and None are fitted attributes."""
+    """The values used for "auto", "scale" and None can be read from a fitted model."""
 
     def test_margin_classifiers(self):
         points = X.to_numpy()
         model = SeqLapMED().fit(points, Y)
         assert model.gamma_ == pytest.approx(1.0 / (2 * points.var()))
-        assert (model.C_, model.beta_) == (10.0, 0.01)
-        assert model.heat_width_ > 0
-        assert model.n_landmarks_ == 40
-        assert SeqLapMED(gamma="auto", beta=0.5, heat_width=0.3).fit(points, Y).gamma_ == 0.5
-        assert SeqLapMED(beta=0.5).fit(points, Y).beta_ == 0.5
-        assert SeqLapMED(heat_width=0.3).fit(points, Y).heat_width_ == 0.3
-        assert SeqLapMED(budget=10).fit(points, Y).n_landmarks_ == 5
+        assert (model.update_info_.C, model.update_info_.beta) == (10.0, 0.01)
+        assert model.posterior_.graph_parameters.heat_width > 0
+        assert model.posterior_.landmarks.size == 40
+        other = SeqLapMED(gamma="auto", beta=0.5, heat_width=0.3, budget=10).fit(points, Y)
+        assert other.gamma_ == 0.5
+        assert other.update_info_.beta == 0.5
+        assert other.posterior_.graph_parameters.heat_width == 0.3
+        assert other.posterior_.landmarks.size == 5
 
     def test_the_papers_weights(self):
         labels = np.where(np.arange(40) < 10, Y, -1)
         model = SeqLapMED(gamma_A=0.01, gamma_I=0.4).fit(X, labels)
-        assert pytest.approx(1 / (2 * 10 * 0.01)) == model.C_
-        assert model.beta_ == pytest.approx(0.4 / (2 * 0.01 * 40**2))
+        assert pytest.approx(1 / (2 * 10 * 0.01)) == model.update_info_.C
+        assert model.update_info_.beta == pytest.approx(0.4 / (2 * 0.01 * 40**2))
         model.retract(X[:3])
-        assert pytest.approx(1 / (2 * 10 * 0.01)) == model.C_  # multipliers keep their bound
+        assert (
+            pytest.approx(1 / (2 * 10 * 0.01)) == model.update_info_.C
+        )  # multipliers keep their bound
 
     def test_attributes_that_do_not_apply(self):
         with pytest.raises(AttributeError, match="only available with kernel='rbf'"):
             _ = SeqMED("linear").fit(X, Y).gamma_
-        with pytest.raises(AttributeError, match="only available with weights='heat'"):
-            _ = SeqLapMED(weights="binary").fit(X, Y).heat_width_
         for model in (SeqMED(), SeqLapMED(), GraphPropagation(), SeqGraphMED()):
             names = [each for each in fitted_attributes(model) if hasattr(model, each)]
             assert not names, "before fit"

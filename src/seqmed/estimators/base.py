@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache
 from typing import Any, NamedTuple, Self, TypeVar
@@ -22,7 +20,7 @@ from sklearn.utils.validation import (
     check_is_fitted,
 )
 
-from seqmed.classes import UNLABELED, Rows
+from seqmed.classes import Rows
 from seqmed.estimators.labels import are_plus_one, find, is_label_dtype
 from seqmed.estimators.validation import (
     ClassifiedRows,
@@ -34,7 +32,7 @@ from seqmed.estimators.validation import (
     validated_batch,
 )
 from seqmed.late_rows import KeptLabels, LateLabels
-from seqmed.numeric.arrays import Array, Indices, Mask, Points, take_rows
+from seqmed.numeric.arrays import Array, Indices, Mask, Points
 from seqmed.numeric.execution import callers_level
 from seqmed.numeric.expectations import expect
 from seqmed.uncertainty import Uncertainty
@@ -112,8 +110,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         self._check_parameters()
         model = unfitted(self)
         batch = validated_batch(model, X, y, None, sample_weight, alone=True, new_points=True)
-        with generators_kept(self):
-            model._learn(batch, model._fit_batch(batch.rows.weights.size), new_points=True)
+        model._learn(batch, model._fit_batch(batch.rows.weights.size), new_points=True)
         self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
         return self
 
@@ -169,92 +166,100 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         model._check_parameters()
         model._check_unchanged()
         model._check_kernel("partial_fit")
-        model._check_new_points(new_points)
-        batch = validated_batch(
-            model, X, y, classes, sample_weight, alone=False, new_points=new_points
-        )
-        late = None
-        if find_rows and not new_points:
-            batch, late = model._late_rows(batch)
-        if late is None or late.n_found + late.n_not_found:
-            with generators_kept(self):
-                model._learn(batch, None, new_points=new_points)
-        model.update_info_ = model.update_info_._replace(late_labels=late)
-        self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
-        return self
-
-    def _check_new_points(self, new_points: bool) -> None:
         if not isinstance(new_points, bool | np.bool_):
             raise ValueError(
                 f"partial_fit got new_points={new_points!r}, expected True or False: pass False "
                 "for labels of rows that were learned before."
             )
-        if not new_points and getattr(self, "_state", None) is None:
+        if not new_points and getattr(model, "_state", None) is None:
             raise ValueError(
                 "partial_fit got new_points=False in its first call, expected rows that were "
                 "learned before: learn the rows first, with the labels available."
             )
+        batch = validated_batch(
+            model, X, y, classes, sample_weight, alone=False, new_points=new_points
+        )
+        late = None
+        if not new_points:
+            batch, late = model._late_labels(batch, find_rows)
+        if batch.rows.codes.size:
+            model._learn(batch, None, new_points=new_points)
+        model.update_info_ = model.update_info_._replace(late_labels=late)
+        self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
+        return self
 
     def _learn(self, batch: ClassifiedRows, size: int | None, *, new_points: bool) -> None:
         """Learn a batch, or late labels if its points are not new.
 
-        The rows are learned in random order, ``size`` at a time, or all together with None.
+        The rows are learned in random order, ``size`` at a time, or all together with None. If it
+        fails, generators that were passed as ``random_state`` are as before.
         """
-        if not hasattr(self, "_started"):
-            self._started = Started(sp.issparse(batch.rows.points), self._fixed())
+        owners = (self, getattr(self, "estimator", None))
+        passed = [getattr(owner, "random_state", None) for owner in owners]
+        used = [each for each in passed if isinstance(each, np.random.RandomState)]
+        before = [each.get_state() for each in used]
         rows, state, n_rows = batch.rows, getattr(self, "_state", None), batch.rows.weights.size
-        seed = self._drawn_seed() if state is None else 0
-        order = None if size is None else np.random.default_rng(seed).permutation(n_rows)
         info = None
-        for start in range(0, n_rows, size or n_rows):
-            part = rows if order is None else rows.take(order[start:][:size])
-            if state is None:
-                state = self._begin(part, seed)
-            if not start:
-                state = self._with_classes(state, batch.places, batch.declared)
-            new_batch = new_points and not start
-            state, info = self._learn_rows(
-                state, part, batch.classes, new_points=new_points, new_batch=new_batch
-            )
-        self._commit(state, info, batch.classes)
+        try:
+            if not hasattr(self, "_started"):
+                self._started = Started(sp.issparse(rows.points), self._fixed())
+            seed = self._drawn_seed() if state is None else 0
+            order = None if size is None else np.random.default_rng(seed).permutation(n_rows)
+            for start in range(0, n_rows, size or n_rows):
+                part = rows if order is None else rows.take(order[start:][:size])
+                if state is None:
+                    state = self._begin(part, seed)
+                if not start:
+                    state = self._with_classes(state, batch.places, batch.declared)
+                new_batch = new_points and not start
+                state, info = self._learn_rows(
+                    state, part, batch.classes, new_points=new_points, new_batch=new_batch
+                )
+            self._commit(state, info, batch.classes)
+        except BaseException:
+            for generator, generator_state in zip(used, before, strict=True):
+                generator.set_state(generator_state)
+            raise
 
     def _drawn_seed(self) -> int:
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
-    def _late_rows(self, batch: ClassifiedRows) -> tuple[ClassifiedRows, LateLabels]:
-        """Return late labels that are not known yet, and their numbers; refuse other labels.
+    def _late_labels(
+        self, batch: ClassifiedRows, find_rows: bool
+    ) -> tuple[ClassifiedRows, LateLabels | None]:
+        """Return the rows of late labels that are not known yet, and the numbers of the labels.
 
-        It warns of rows that are not found although all unlabeled rows so far are kept.
+        There are no numbers if the rows are not to be found. Labels that differ from those known
+        are refused. It warns of rows that are not found although all unlabeled rows so far
+        are kept.
         """
-        rows = batch.rows
-        labeled = np.flatnonzero(rows.labeled)
-        codes = find(batch.classes[rows.codes[labeled]], self.classes_)
-        kept = self._kept_labels(take_rows(rows.points, labeled), codes)
+        numbers, rows = batch.numbers[batch.rows.labeled], batch.rows.take(batch.rows.labeled)
+        if not find_rows:
+            return batch._replace(rows=rows), None
+        labels = batch.classes[rows.codes]
+        kept = self._kept_labels(rows.points, find(labels, self.classes_))
         known = kept.same & ~kept.free
         missing = ~kept.same & ~kept.free
         refused = np.flatnonzero(missing & (kept.other >= 0))
         if refused.size:
             first = refused[0]
-            own, given = self.classes_[kept.other[first]], batch.classes[rows.codes[labeled[first]]]
-            row = batch.numbers[labeled[first]]
             raise ValueError(
-                f"row {row} of X was learned with the label {own}, got {given} with "
-                f"new_points=False ({refused.size} of {codes.size} labels differ), expected a row "
-                "without a label or the same label: retract it first, or pass another row of equal "
-                "values with new_points=True."
+                f"row {numbers[first]} of X was learned with the label "
+                f"{self.classes_[kept.other[first]]}, got {labels[first]} with new_points=False "
+                f"({refused.size} of {labels.size} labels differ), expected a row without a label "
+                "or the same label: retract it first, or pass another row of equal values with "
+                "new_points=True."
             )
         counts = LateLabels(*(int(each.sum()) for each in (kept.free, missing, known)))
         if counts.n_not_found and self._keeps_all_rows():
             warnings.warn(
-                f"{counts.n_not_found} of {codes.size} late labels belong to rows that are not "
+                f"{counts.n_not_found} of {labels.size} late labels belong to rows that are not "
                 "among the unlabeled rows so far, all of which are kept: they have other values, "
                 "for example by another scaling. Their labels were learned as those of new rows; "
                 "pass the rows as they were learned.",
                 stacklevel=callers_level(),
             )
-        still = rows.codes.copy()
-        still[labeled[known]] = UNLABELED
-        return batch._replace(rows=rows._replace(codes=still)), counts
+        return batch._replace(rows=rows.take(~known)), counts
 
     def retract(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
         """Remove labels that were learned; their rows remain as unlabeled rows.
@@ -309,7 +314,9 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
             a declared class without a label is meaningless, and `predict` ignores it.
         """
         model = self._snapshot()
-        return model._decision_scores(model._class_scores(model._checked_points(X)))
+        scores = model._class_scores(model._checked_points(X))
+        compared: Array = model._state.counts.compared(scores)
+        return compared
 
     def predict(self, X: MatrixLike) -> NDArray[Any]:
         """Return the predicted label of every row.
@@ -352,12 +359,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         """Return what `decision_function` and `predict_proba` return; the model runs once."""
         model = self._snapshot()
         scores = model._class_scores(model._checked_points(X))
-        return model._decision_scores(scores), model._probabilities(scores)
-
-    def _decision_scores(self, scores: Array) -> Array:
-        """Return class scores (n, n_classes) in the form of `decision_function`."""
-        compared: Array = self._state.counts.compared(scores)
-        return compared[:, 0] if compared.shape[1] == 1 else compared
+        return model._state.counts.compared(scores), model._probabilities(scores)
 
     def predict_log_proba(self, X: MatrixLike) -> Array:
         """Return the logarithm of the probability of every class at every row.
@@ -466,21 +468,15 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def _check_unchanged(self) -> None:
         """Refuse parameters that were changed since the first batch and may not change."""
-        if not hasattr(self, "_started"):
-            return
-        current = self._fixed()
-        for name, before in self._started.fixed.items():
-            now = current[name]
-            if now is not before and now != before and not self._may_change(name, before, now):
+        fixed = self._started.fixed if hasattr(self, "_started") else {}
+        for name, now in self._fixed().items():
+            before = fixed.get(name, now)
+            if now is not before and now != before:
                 raise ValueError(
                     f"{name} was changed from {before!r} to {now!r} after the first batch, "
                     f"expected the same value for all batches: set {name}={before!r} again, or "
                     "start a new model."
                 )
-
-    def _may_change(self, name: str, before: Any, now: Any) -> bool:
-        """Whether a parameter that is fixed in general may change between these two values."""
-        return False
 
     def _validate_state(self) -> None:
         """Raise a ValueError if saved attributes do not fit together."""
@@ -491,10 +487,16 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         expect(kept.shape[1] == width, f"kept rows of {width} columns")
         expect(sp.issparse(kept) == self._started.sparse, "kept rows in the format of the stream")
 
-    # -- methods of subclasses -------------------------------------------------------------------
-
     def _check_kernel(self, method: str) -> None:
         """Refuse ``method`` if it needs kernel values that are not available."""
+        if getattr(self, "kernel", None) == "precomputed":
+            raise ValueError(
+                f"{method} got kernel='precomputed', expected a kernel that can be evaluated "
+                "between any two rows: pass the kernel as a callable, or call fit with the kernel "
+                "matrix of all rows."
+            )
+
+    # -- methods of subclasses -------------------------------------------------------------------
 
     def _fit_batch(self, n_rows: int) -> int | None:
         """Return the size of the mini-batches of `fit`; None learns all n rows in their order."""
@@ -585,19 +587,3 @@ def copy_to_fit(estimator: Any) -> Any:
     The copy is shallow for models of this package, and deep for all others.
     """
     return snapshot(estimator) if hasattr(estimator, "_snapshot") else deepcopy(estimator)
-
-
-@contextmanager
-def generators_kept(estimator: Any) -> Iterator[None]:
-    """Restore the RandomState that was passed to an estimator, if an error is raised meanwhile."""
-    owners = (estimator, getattr(estimator, "estimator", None))
-    passed = [getattr(owner, "random_state", None) for owner in owners]
-    before = [
-        (each, each.get_state()) for each in passed if isinstance(each, np.random.RandomState)
-    ]
-    try:
-        yield
-    except BaseException:
-        for generator, state in before:
-            generator.set_state(state)
-        raise

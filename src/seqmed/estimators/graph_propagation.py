@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from seqmed import uncertainty
-from seqmed.classes import Rows
+from seqmed.classes import Rows, no_classes
 from seqmed.estimators.base import StreamClassifier
-from seqmed.graph import propagation, propagation_state
+from seqmed.graph import propagation
+from seqmed.graph.kept_rows import no_kept_rows
 from seqmed.graph.metrics import make_metric
-from seqmed.graph.propagation import GraphInfo, GraphState, empty_graph
-from seqmed.graph.propagation_state import PropagationState
+from seqmed.graph.propagation import GraphInfo, GraphState, PropagationState
 from seqmed.kernels import Kernel, make_kernel
 from seqmed.late_rows import KeptLabels
 from seqmed.margin.calibration import with_unseen
@@ -159,27 +159,18 @@ class GraphPropagation(StreamClassifier):
 
     # -- learning --------------------------------------------------------------------------------
 
-    _with_classes = staticmethod(propagation_state.with_classes)
+    _with_classes = staticmethod(propagation.with_classes)
 
     def _fit_batch(self, n_rows: int) -> int:
         return FIT_BATCH
 
     def _begin(self, rows: Rows, seed: int) -> PropagationState:
-        return propagation_state.begin(begin_graph(self, rows, seed, None))
+        return PropagationState(begin_graph(self, rows, seed, None), no_classes(per_class=True), 0)
 
     def _learn_rows(
-        self,
-        state: PropagationState,
-        rows: Rows,
-        classes: NDArray[Any],
-        *,
-        new_points: bool,
-        new_batch: bool,
+        self, state: Any, rows: Rows, classes: NDArray[Any], **kind: bool
     ) -> tuple[PropagationState, GraphInfo]:
-        rows = rows if new_points else rows.take(rows.labeled)
-        return propagation_state.learn(
-            state, rows, float(self.forgetting), new_points=new_points, new_batch=new_batch
-        )
+        return propagation.learn(state, rows, float(self.forgetting), **kind)
 
     def _commit(self, state: PropagationState, info: GraphInfo, classes: NDArray[Any]) -> None:
         self.__dict__.update(
@@ -193,28 +184,19 @@ class GraphPropagation(StreamClassifier):
         )
 
     def _kept_labels(self, points: Points, codes: Indices) -> KeptLabels:
-        graph = self._state.graph
-        return propagation.labels_in_graph(graph, graph.rows.metric.store(points), codes)
+        return propagation.labels_in_graph(self._state.graph, points, codes)
 
     def _keeps_all_rows(self) -> bool:
-        return propagation.keeps_all_rows(self._state.graph)
+        return self._state.graph.keeps_all_rows
 
     def _retract(self, points: Points, codes: Indices | None) -> None:
-        state, info, kept, found = propagation_state.retract(self._state, points, codes)
-        if not found.all():
-            row = int(np.flatnonzero(~found)[0])
-            raise ValueError(
-                f"row {row} of X is not among the {self._state.n_labeled} labeled "
-                f"rows that are kept (graph_memory={self.graph_memory}), expected one of them, "
-                "with the values and the label it was learned with: correct the row or its label, "
-                "or leave it out."
-            )
+        state, info, kept = propagation.retract(self._state, points, codes)
         self._commit(state, info, self.classes_[kept])
 
     # -- predictions -----------------------------------------------------------------------------
 
     def _class_scores(self, points: Points) -> Array:
-        return propagation_state.scores(self._state, points)
+        return propagation.scores(self._state, points)
 
     def _probabilities(self, scores: Array) -> Array:
         counts = self._state.counts
@@ -240,8 +222,8 @@ def begin_graph(model: Any, rows: Rows, seed: int, kernel: Kernel | None) -> Gra
     metric = model.metric
     if callable(metric):
         metric = make_kernel(metric, "scale", 3, 0.0).freeze(rows.points, rows.weights)
-    metric = make_metric(metric, rows.points, kernel)
-    return empty_graph(metric, model.graph_memory, model.n_neighbors, model.alpha, seed)
+    kept = no_kept_rows(make_metric(metric, rows.points, kernel), model.n_neighbors)
+    return GraphState(kept, model.graph_memory, model.alpha, seed)
 
 
 def uncertainty_in_graph(model: Any, points: Points) -> Uncertainty:

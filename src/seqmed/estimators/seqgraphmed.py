@@ -21,11 +21,9 @@ from seqmed.estimators.graph_propagation import (
     begin_graph,
     uncertainty_in_graph,
 )
-from seqmed.estimators.margin_classifier import MarginClassifier
 from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
 from seqmed.estimators.validation import MatrixLike, checked_class_weights
-from seqmed.graph import propagation
 from seqmed.kernels import Kernel
 from seqmed.late_rows import KeptLabels
 from seqmed.margin.calibration import with_unseen
@@ -257,9 +255,9 @@ class SeqGraphMED(StreamClassifier):
 
     # -- learning ------------------------------------------------------------------------------
 
-    def _template(self) -> MarginClassifier:
+    def _template(self) -> SeqMED:
         """Return an estimator with the parameters of the margin expert."""
-        given: MarginClassifier | None = self.estimator
+        given: SeqMED | None = self.estimator
         if given is None:
             return SeqMED(
                 class_weight=self.class_weight,
@@ -271,7 +269,7 @@ class SeqGraphMED(StreamClassifier):
         parameters = given.get_params(deep=False)
         return type(given)(**{**parameters, "class_weight": self.class_weight})
 
-    def _learned_template(self) -> MarginClassifier:
+    def _learned_template(self) -> SeqMED:
         """Return an estimator with the parameters of the margin expert so far."""
         fixed = self._started.fixed
         (kind,) = (each for each in MARGIN_CLASSIFIERS if each.__name__ == fixed["estimator"])
@@ -286,7 +284,7 @@ class SeqGraphMED(StreamClassifier):
             self._check_estimator(self.estimator)
         self._template()._check_parameters()
 
-    def _check_estimator(self, given: MarginClassifier) -> None:
+    def _check_estimator(self, given: SeqMED) -> None:
         if type(given) not in MARGIN_CLASSIFIERS:
             raise TypeError(
                 f"SeqGraphMED got estimator={given!r}, expected None, or a SeqMED or SeqLapMED "
@@ -318,10 +316,6 @@ class SeqGraphMED(StreamClassifier):
                 "the same type for all batches: set it back, or start a new model."
             )
         super()._check_unchanged()
-
-    def _may_change(self, name: str, before: Any, now: Any) -> bool:
-        nested = name.removeprefix("estimator__")
-        return nested != name and self._template()._may_change(nested, before, now)
 
     def _factor(self) -> float:
         """Return the forgetting factor per batch."""
@@ -364,7 +358,7 @@ class SeqGraphMED(StreamClassifier):
         margin_seed = seed if template.random_state is None else template._drawn_seed()
         return mixture_state.begin(graph, rows, scale, parameters, margin_seed)
 
-    def _scales_columns(self, template: MarginClassifier) -> bool:
+    def _scales_columns(self, template: SeqMED) -> bool:
         """Whether columns are scaled if their scales differ."""
         euclidean = isinstance(self.metric, str) and self.metric in ("auto", "euclidean")
         # no parameter depends on the unit of the columns
@@ -380,7 +374,6 @@ class SeqGraphMED(StreamClassifier):
         new_points: bool,
         new_batch: bool,
     ) -> tuple[MixtureState, MixtureInfo]:
-        rows = rows if new_points else rows.take(rows.labeled)
         return mixture_update.learn(
             state, rows, self._parameters(classes), new_points=new_points, new_batch=new_batch
         )
@@ -403,7 +396,7 @@ class SeqGraphMED(StreamClassifier):
         return mixture_state.kept_labels(self._state, self._state.scaled(points), codes)
 
     def _keeps_all_rows(self) -> bool:
-        return propagation.keeps_all_rows(self._state.graph)
+        return self._state.graph.keeps_all_rows
 
     def _retract(self, points: Points, codes: Indices | None) -> None:
         parameters = self._parameters(self.classes_)
@@ -413,7 +406,7 @@ class SeqGraphMED(StreamClassifier):
     # -- fitted attributes -----------------------------------------------------------------------
 
     @property
-    def estimator_(self) -> MarginClassifier:
+    def estimator_(self) -> SeqMED:
         """The margin expert as a fitted classifier; its rows are divided by `scale_`."""
         model = self._snapshot()
         state, view = model._state, model._learned_template()

@@ -11,17 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from seqmed.estimators.margin_classifier import DEFAULT_C, DEFAULT_WINDOW, MarginClassifier
+from seqmed.estimators.seqmed import DEFAULT_C, DEFAULT_WINDOW, SeqMED
 from seqmed.kernels import Kernel
 from seqmed.margin import covariance
 from seqmed.margin.laplacian import GraphParameters
-from seqmed.margin.margin_state import MarginState
-from seqmed.margin.update import MarginParameters, UpdateInfo
+from seqmed.margin.update import MarginParameters
 
 DEFAULT_BETA = 0.01
 
 
-class SeqLapMED(MarginClassifier):
+class SeqLapMED(SeqMED):
     """Laplacian maximum entropy discrimination, learned batch by batch from few labels.
 
     A maximum-margin kernel classifier with a Gaussian posterior over decision functions. The
@@ -52,11 +51,10 @@ class SeqLapMED(MarginClassifier):
         Constant term of "poly".
     C : float > 0, default=10.0
         Upper bound of the multiplier of a row of weight 1. A larger C penalises errors more. Leave
-        C at its default if ``gamma_A`` is given. The value used is `C_`.
+        C at its default if ``gamma_A`` is given.
     beta : float >= 0 or None, default=None
         Smoothness weight: weight of the penalty on functions that differ between neighbours. 0
-        ignores unlabeled rows. None is 0.01, unless ``gamma_A`` and ``gamma_I`` are given. The
-        value used is `beta_`.
+        ignores unlabeled rows. None is 0.01, unless ``gamma_A`` and ``gamma_I`` are given.
     bias : {"auto", "exact", "median"}, default="auto"
         Treatment of the bias. "auto" uses one machine per class with a known bias of -1. With
         "auto", a batch may have labels of a single class, and a class may appear at any time.
@@ -64,8 +62,7 @@ class SeqLapMED(MarginClassifier):
         class boundaries pass through the origin: centre the rows, append a constant column, or use
         "exact". "exact" and "median" estimate the bias, as in the paper, and use a single machine
         for two classes. With "exact" the bias is the multiplier of the equality constraint, with
-        "median" it follows the paper's median rule. "exact" and "median" may replace each other
-        between batches; "auto" may not change.
+        "median" it follows the paper's median rule.
     window : int >= 1 or None, default=500
         Largest number of labeled rows whose multipliers are optimised together. The multipliers of
         older rows are frozen. All labeled rows of the newest batch are always included. None means
@@ -87,7 +84,6 @@ class SeqLapMED(MarginClassifier):
         Number of neighbours of a row in the graph of its batch, without the row itself.
     n_landmarks : int >= 1, default=500
         Largest number of landmarks, drawn from the stream. A budget limits it to ``budget // 2``.
-        The number so far is `n_landmarks_`.
     unlabeled : object, default=-1
         Marker of unlabeled rows in y. With None, only NaN, None, NaT and empty strings mark them.
     class_weight : {"balanced"}, dict or None, default=None
@@ -117,7 +113,7 @@ class SeqLapMED(MarginClassifier):
         Edge weights: ``exp(-d^2 / (4 heat_width))`` for rows at distance d, or 1.
     heat_width : "auto" or float > 0, default="auto"
         Width of heat weights. "auto" is a quarter of the mean squared distance between neighbours
-        in the first batch. The value used is `heat_width_`.
+        in the first batch.
     recursion : {"landmarks", "exact", "spectral"}, default="landmarks"
         Representation of the covariance: "landmarks" projects it on landmarks, in constant memory;
         "exact" keeps every row; "spectral" is the paper's approximation.
@@ -134,15 +130,6 @@ class SeqLapMED(MarginClassifier):
         Number of batches learned.
     gamma_ : float
         Coefficient of the kernel. Only available with ``kernel="rbf"`` and ``kernel="poly"``.
-    C_ : float
-        Multiplier bound of a row of weight 1 in the last batch.
-    beta_ : float
-        Smoothness weight of the last batch.
-    heat_width_ : float or None
-        Width of heat weights; None until a batch has two distinct rows. Only available with
-        ``weights="heat"``.
-    n_landmarks_ : int
-        Number of landmarks so far. With ``recursion="exact"``, the number of distinct rows.
     support_vectors_ : {ndarray, sparse array} of shape (n_support, n_features)
         Rows with a nonzero multiplier. Not available with ``kernel="linear"``.
     dual_coef_ : ndarray of shape (n_machines, n_support)
@@ -161,7 +148,8 @@ class SeqLapMED(MarginClassifier):
     n_iter_ : int
         Number of solver iterations of the last batch.
     update_info_ : UpdateInfo
-        Report of the last batch, machine by machine.
+        Report of the last batch, machine by machine. Its C is the multiplier bound of a row of
+        weight 1, its beta the smoothness weight.
     posterior_ : Posterior
         Mean and covariance of the posterior.
 
@@ -186,8 +174,8 @@ class SeqLapMED(MarginClassifier):
     `lag` batches with labels. It requires ``averaging=False``.
 
     `C`, `beta`, `gamma_A`, `gamma_I`, `class_weight`, `window`, `lag`, `forgetting` and `tol` may
-    change between batches with `set_params`. The kernel, `averaging`, `budget`,
-    and the parameters of the graph and the landmarks may not change.
+    change between batches with `set_params`. The kernel, `bias`, `averaging`, `budget`, and the
+    parameters of the graph and the landmarks may not change.
 
     References
     ----------
@@ -208,14 +196,14 @@ class SeqLapMED(MarginClassifier):
     >>> for start in range(0, 300, 100):
     ...     batch = slice(start, start + 100)
     ...     model = model.partial_fit(X[batch], labels[batch])
-    >>> model.beta_
+    >>> model.update_info_.beta
     0.01
     >>> bool(model.score(X[300:], y[300:]) > 0.8)
     True
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **MarginClassifier._parameter_constraints,
+        **SeqMED._parameter_constraints,
         "beta": [Interval(Real, 0.0, None, closed="left"), None],
         "gamma_A": [Interval(Real, 0.0, None, closed="neither"), None],
         "gamma_I": [Interval(Real, 0.0, None, closed="left"), None],
@@ -226,12 +214,11 @@ class SeqLapMED(MarginClassifier):
         "n_landmarks": [Interval(Integral, 1, None, closed="left")],
     }
 
+    _semi_supervised = True
     _fixed_parameters = (
-        *MarginClassifier._fixed_parameters,
+        *SeqMED._fixed_parameters,
         "n_neighbors", "weights", "heat_width", "recursion", "n_landmarks",
     )  # fmt: skip
-
-    beta_: float
 
     def __init__(
         self,
@@ -278,26 +265,9 @@ class SeqLapMED(MarginClassifier):
         self.heat_width = heat_width
         self.recursion = recursion
 
-    @property
-    def heat_width_(self) -> float | None:
-        """Width of heat weights, None until it has been measured."""
-        recipe = self._snapshot().posterior_.graph_parameters
-        if recipe.weights != "heat":
-            raise AttributeError("heat_width_ is only available with weights='heat'.")
-        return recipe.heat_width
-
-    def _commit(self, state: MarginState, info: UpdateInfo, classes: NDArray[Any]) -> None:
-        super()._commit(state, info, classes)
-        self.beta_ = info.beta
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self._check_recursion()
-        self._check_gammas()
-
-    def _check_recursion(self) -> None:
-        """Refuse parameters that the recursion does not support."""
-        name = self.recursion
+        name, gammas = self.recursion, (self.gamma_A, self.gamma_I)
         if name == "spectral" and self.averaging:
             raise ValueError(
                 "recursion='spectral' got averaging=True, expected False: its pseudo-points change "
@@ -314,18 +284,13 @@ class SeqLapMED(MarginClassifier):
                 f"recursion={name!r} got budget={self.budget}, expected None: a budget projects "
                 "support vectors on landmarks. Use recursion='landmarks'."
             )
-
-    def _check_gammas(self) -> None:
-        """Refuse one of gamma_A and gamma_I without the other, or both together with C or beta."""
-        if self.gamma_A is None and self.gamma_I is None:
-            return
-        if self.beta is not None or self.C != DEFAULT_C:
+        if gammas != (None, None) and (self.beta is not None or self.C != DEFAULT_C):
             raise ValueError(
                 f"SeqLapMED got C={self.C:g}, beta={self.beta} together with "
                 f"gamma_A={self.gamma_A}, gamma_I={self.gamma_I}, expected one pair: set (C, beta) "
                 "or (gamma_A, gamma_I), and leave the other pair at its defaults."
             )
-        if self.gamma_A is None or self.gamma_I is None:
+        if gammas != (None, None) and None in gammas:
             raise ValueError(
                 f"SeqLapMED got gamma_A={self.gamma_A}, gamma_I={self.gamma_I}, expected both: set "
                 "the missing one, or use C and beta."

@@ -30,21 +30,6 @@ VECTOR = 8
 SMALLEST_RESIDUAL = np.float32(1e-30)
 
 
-class Solution(NamedTuple):
-    """The solution of the linear systems of the graph.
-
-    Attributes
-    ----------
-    values : (n, K) float32, Z.
-    n_iter : steps of conjugate gradients.
-    residual : largest relative residual of a column. Rows are solved as well, see `ROW_TOLERANCE`.
-    """
-
-    values: Single
-    n_iter: int
-    residual: float
-
-
 class Graph(NamedTuple):
     """A weighted graph given by neighbour lists.
 
@@ -52,17 +37,13 @@ class Graph(NamedTuple):
     ----------
     slots : (n, k) the neighbours of every row.
     weights : (n, k) float32 edge weights; 0 for no edge.
-    roots : (n,) float32, ``D^{-1/2}``; 0 for a row without an edge.
+    roots : (n, 1) float32, ``D^{-1/2}``. A row without an edge has degree 1, so that its solution
+        is its own label.
     """
 
     slots: Slots
     weights: Single
     roots: Single
-
-    def scaled(self, alpha: float) -> Single:
-        """Return edge weights (n, k) of ``-alpha S``."""
-        factors = np.float32(-0.5 * alpha) * self.roots[:, None]
-        return factors * self.weights * self.roots[self.slots]
 
 
 def make_graph(lists: Lists, n_neighbors: int) -> Graph:
@@ -71,16 +52,15 @@ def make_graph(lists: Lists, n_neighbors: int) -> Graph:
     slots = lists.slots[:, : weights.shape[1]]
     degrees = np.zeros((weights.shape[0], 1), dtype=np.float32)
     multiply(slots, weights, np.ones_like(degrees), degrees)
-    degrees = np.float32(0.5) * degrees[:, 0]
-    roots = np.zeros_like(degrees)
-    np.divide(1.0, np.sqrt(degrees), out=roots, where=degrees > 0)
-    return Graph(slots, weights, roots)
+    degrees *= np.float32(0.5)
+    degrees[degrees == 0] = 1.0
+    return Graph(slots, weights, np.reciprocal(np.sqrt(degrees)))
 
 
-def solve_system(graph: Graph, labels: Single, alpha: float, start: Single) -> Solution:
-    """Solve ``(I - alpha S) Z = D^{-1/2} Y`` for every column of ``labels`` (n, K).
-
-    A row without an edge gets degree 1, so that its solution is its own label.
+def solve_system(
+    graph: Graph, labels: Single, alpha: float, start: Single
+) -> tuple[Single, int, float]:
+    """Solve ``(I - alpha S) Z = D^{-1/2} Y`` for every column of ``labels``.
 
     Parameters
     ----------
@@ -88,36 +68,38 @@ def solve_system(graph: Graph, labels: Single, alpha: float, start: Single) -> S
     labels : (n, K) float32, Y.
     alpha : in [0, 1).
     start : (n, K) float32, the starting point.
+
+    Returns
+    -------
+    values : (n, K) float32, Z.
+    n_iter : steps of conjugate gradients.
+    residual : largest relative residual of a column. Rows are solved as well, see `ROW_TOLERANCE`.
     """
-    n_columns = labels.shape[1]
-    scale = np.where(graph.roots > 0, graph.roots, np.float32(1.0))
-    target, values, weights = padded(scale[:, None] * labels), padded(start), graph.scaled(alpha)
+    slots, roots = graph.slots, graph.roots
+    weights = np.float32(-0.5 * alpha) * roots * graph.weights * roots[slots, 0]  # of -alpha S
+    target, values = padded(roots * labels), padded(start)
     # without a path to a label the solution is 0, and no residual is a small share of it
-    labeled = np.asarray(labels.any(axis=1))
-    values[~connected_rows(graph.slots, graph.weights, labeled)] = 0.0
+    values[~connected_rows(slots, graph.weights, labels.any(axis=1))] = 0.0
     image = values.copy()
-    multiply(graph.slots, weights, values, image)
+    multiply(slots, weights, values, image)
     residual = target - image
     direction = residual.copy()
-    square, norms = column_squares(residual), column_squares(target)
+    square, norms = column_products(residual, residual), column_products(target, target)
     goal = np.float32(TOLERANCE**2) * norms
-    steps = 0
-    unsolved = 0
+    steps = unsolved = 0
     while steps < LARGEST_NUMBER_OF_STEPS:
         if not (square > goal).any():
             unsolved = unsolved_row(values, residual, ROW_TOLERANCE, unsolved)
             if unsolved < 0:
                 break
         image[:] = direction
-        multiply(graph.slots, weights, direction, image)
-        curvature = np.einsum("ij,ij->j", direction, image)
-        step = np.divide(square, curvature, out=np.zeros_like(square), where=curvature > 0)
+        multiply(slots, weights, direction, image)
+        step = quotients(square, column_products(direction, image))
         new = take_step(values, residual, direction, image, step)
-        ratio = np.divide(new, square, out=np.zeros_like(new), where=square > 0)
-        update_direction(direction, residual, ratio)
+        update_direction(direction, residual, quotients(new, square))
         square, steps = new, steps + 1
-    shares = np.divide(square, norms, out=np.zeros_like(square), where=norms > 0)
-    return Solution(values[:, :n_columns], steps, float(np.sqrt(shares.max(initial=0.0))))
+    largest = float(np.sqrt(quotients(square, norms).max(initial=0.0)))
+    return values[:, : labels.shape[1]], steps, largest
 
 
 def padded(values: Single) -> Single:
@@ -128,9 +110,15 @@ def padded(values: Single) -> Single:
     return result
 
 
-def column_squares(values: Single) -> Single:
-    """Return the squared norm of every column, (K,)."""
-    return np.asarray(np.einsum("ij,ij->j", values, values))
+def column_products(left: Single, right: Single) -> Single:
+    """Return the inner product of each column of ``left`` with that of ``right``, (K,)."""
+    return np.asarray(np.einsum("ij,ij->j", left, right))
+
+
+def quotients(numerators: Single, denominators: Single) -> Single:
+    """Return the quotients (K,), 0 for a denominator that is not positive."""
+    found = np.zeros_like(numerators)
+    return np.divide(numerators, denominators, out=found, where=denominators > 0)
 
 
 @compiled(nogil=True, fastmath={"contract"})

@@ -10,8 +10,8 @@ it changes and shares the others, so that the previous state is never modified.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from seqmed.graph.metrics import Euclidean, Metric, Stored, without_sketch
-from seqmed.numeric.arrays import Indices, Single, Slots, stack
+from seqmed.numeric.arrays import Indices, Single, Slots
 from seqmed.numeric.execution import allowed_threads, run_in_threads
 from seqmed.numeric.expectations import expect, expect_shape
 
@@ -64,6 +64,11 @@ class Lists(NamedTuple):
     def take(self, rows: Any) -> Lists:
         """Return the lists of the selected rows."""
         return Lists._make(array[rows] for array in self)
+
+    def put(self, rows: Indices, lists: Lists) -> None:
+        """Replace the lists of the given rows, in place."""
+        for array, values in zip(self, lists, strict=True):
+            array[rows] = values
 
 
 def empty_lists(n: int, length: int, limit: float) -> Lists:
@@ -136,7 +141,10 @@ class KeptRows:
 
     def take(self, slots: Indices) -> Stored:
         """Return the rows of the given slots, in their order."""
-        return gather(self.blocks, slots)
+        numbers, places = np.divmod(slots, BLOCK)
+        parts = [self.blocks[n].take(places[numbers == n]) for n in np.unique(numbers)]
+        rows = joined_rows(parts or [self.blocks[0].take(places)])
+        return rows.take(np.argsort(np.argsort(numbers, kind="stable")))
 
     def search(self, queries: Stored, own: NDArray[Any] | None = None, length: int = 0) -> Lists:
         """Return the nearest rows of every query.
@@ -184,23 +192,15 @@ class KeptRows:
         scan = Scan(self.metric, kept.blocks)
         for rows in strips(slots.size):
             scan.nearest(entering.take(rows), own[rows], found.take(rows), lists)
-        for array, values in zip(lists, found, strict=True):
-            array[slots] = values
-        kept._search_short_lists()
+        lists.put(slots, found)
+        complete = lists.horizons == np.float32(limit)
+        short = np.flatnonzero((lists.sizes < self.n_neighbors) & ~complete)
+        if short.size:  # deletions have made their lists too short
+            lists.put(short, kept.search(kept.take(short), own=short, length=length))
         metric = self.metric.remeasured(kept.blocks, size)
         if metric is None:
             return kept
         return replace(kept, metric=metric, blocks=tuple(map(metric.restored, kept.blocks)))
-
-    def _search_short_lists(self) -> None:
-        """Search again for the neighbours of rows whose lists have become too short."""
-        lists = self.lists
-        complete = lists.horizons == np.float32(self.metric.limit)
-        short = np.flatnonzero((lists.sizes < self.n_neighbors) & ~complete)
-        if short.size:
-            found = self.search(self.take(short), own=short, length=lists.slots.shape[1])
-            for array, values in zip(lists, found, strict=True):
-                array[short] = values
 
 
 def no_kept_rows(metric: Metric, n_neighbors: int) -> KeptRows:
@@ -214,38 +214,22 @@ def strips(n: int) -> list[slice]:
     return [slice(start, min(start + STRIP, n)) for start in range(0, n, STRIP)]
 
 
-def gather(blocks: tuple[Stored, ...], slots: Indices) -> Stored:
-    """Return the rows of the given slots, in their order."""
-    order = np.argsort(slots, kind="stable")
-    numbers, places = np.divmod(slots[order], BLOCK)
-    rows: Stored = reduce(
-        joined_rows, (blocks[n].take(places[numbers == n]) for n in np.unique(numbers))
-    )
-    return rows.take(np.argsort(order, kind="stable"))
-
-
-def joined_rows(first: Stored, second: Stored) -> Stored:
-    """Return the rows of both arguments, concatenated."""
-    return Stored(
-        stack(first.rows, second.rows),
-        np.append(first.norms, second.norms),
-        np.vstack([first.sketch, second.sketch]),
-    )
+def joined_rows(parts: Sequence[Stored]) -> Stored:
+    """Return the rows of all parts, concatenated."""
+    rows, norms, sketches = zip(*parts, strict=True)
+    joined = sp.vstack(rows, format="csr") if sp.issparse(rows[0]) else np.concatenate(rows)
+    return Stored(joined, np.concatenate(norms), np.concatenate(sketches))
 
 
 def with_rows(blocks: tuple[Stored, ...], slots: Indices, entering: Stored) -> tuple[Stored, ...]:
     """Return the blocks with rows put in the given slots; unchanged blocks are shared."""
     result = list(blocks)
     for number in np.unique(slots // BLOCK):
-        chosen = np.flatnonzero(slots // BLOCK == number)
-        places, new = slots[chosen] - number * BLOCK, entering.take(chosen)
         if number == len(result):
-            order = np.argsort(places)
-            result.append(new.take(order))
-            continue
-        old = result[number]
-        size = max(old.size, int(places.max()) + 1)
-        source = np.arange(size)
+            result.append(entering.take(slice(0)))
+        chosen, old = np.flatnonzero(slots // BLOCK == number), result[number]
+        places = slots[chosen] - number * BLOCK
+        source = np.arange(max(old.size, int(places.max()) + 1))
         source[places] = old.size + np.arange(places.size)
-        result[number] = joined_rows(old, new).take(source)
+        result[number] = joined_rows([old, entering.take(chosen)]).take(source)
     return tuple(result)

@@ -7,8 +7,9 @@ of them.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -32,8 +33,6 @@ COLUMNS, CAPTURED, WIDEST, MEASURED = 16, 0.9, 256, 1000
 # Number of values that are converted at once (256 kB). An array of all rows would not stay in the
 # cache, and its memory would be allocated again for every search.
 CACHED = 2**15
-# Unit roundoff of single precision.
-ROUNDOFF = 2.0**-24
 
 
 class Stored(NamedTuple):
@@ -67,14 +66,9 @@ class Stored(NamedTuple):
         return Stored(self.rows[rows], self.norms[rows], self.sketch[rows])
 
     @property
-    def sketched(self) -> bool:
-        """Whether there is a sketch."""
-        return bool(self.sketch.shape[1])
-
-    @property
     def compared(self) -> Points:
         """The rows from which inner products are computed: the sketch if there is one."""
-        return self.sketch if self.sketched else self.rows
+        return self.sketch if self.sketch.shape[1] else self.rows
 
 
 def without_sketch(rows: Points, norms: Single) -> Stored:
@@ -82,7 +76,7 @@ def without_sketch(rows: Points, norms: Single) -> Stored:
     return Stored(rows, norms, np.zeros((norms.size, 0), dtype=np.float32))
 
 
-class Metric(Protocol):
+class Metric(ABC):
     """How rows are stored and compared.
 
     Attributes
@@ -92,38 +86,35 @@ class Metric(Protocol):
         computed from the stored rows.
     unit_norms : whether all squared norms are 1. The distances of dense rows are then computed from
         the stored rows too, because inner products are rounded differently among other rows.
+    name : the metric as a parameter of an estimator, see `make_metric`.
+    kernel : the kernel whose values on stored rows are the inner products.
     """
 
-    limit: float
-    refines: bool
-    unit_norms: bool
+    limit: ClassVar[float] = np.inf
+    refines: ClassVar[bool] = False
+    unit_norms: ClassVar[bool] = False
+    name: Any
+    kernel: Kernel
 
-    @property
-    def name(self) -> str | Kernel:
-        """The metric as a parameter of an estimator, see `make_metric`."""
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel whose values on stored rows are the inner products."""
-
+    @abstractmethod
     def store(self, points: Points) -> Stored:
         """Return rows in the stored form."""
 
+    @abstractmethod
     def products(self, queries: Stored, block: Stored, out: Single) -> None:
         """Write inner products to ``out``, (m, b)."""
 
-    def slack(self, n_columns: int) -> float:
-        """Return the rounding error of a squared distance, as a fraction of the squared norms."""
-
     def remeasured(self, blocks: tuple[Stored, ...], size: int) -> Metric | None:
         """Return the metric with better sketches for ``size`` rows; None if it needs no change."""
+        return None
 
     def restored(self, block: Stored) -> Stored:
         """Return stored rows with the sketches of this metric."""
+        return block
 
 
 @dataclass(frozen=True)
-class Euclidean:
+class Euclidean(Metric):
     """Euclidean distances of dense rows, shifted and scaled by the first batch.
 
     Distances between sketches are lower bounds. A sketch has the coordinates along some principal
@@ -143,9 +134,7 @@ class Euclidean:
     directions: Array
     n_measured: int
 
-    limit = np.inf
     refines = True
-    unit_norms = False
     name = "euclidean"
     kernel = Linear()
 
@@ -182,10 +171,6 @@ class Euclidean:
         # stored rows are finite, but BLAS may raise the flag for unused lanes of a vector register
         with np.errstate(invalid="ignore"):
             np.matmul(queries.compared, block.compared.T, out=out)
-
-    def slack(self, n_columns: int) -> float:
-        """Return a bound on the rounding errors of sketches, inner products and distances."""
-        return (8 * n_columns + 32) * ROUNDOFF
 
     def remeasured(self, blocks: tuple[Stored, ...], size: int) -> Euclidean | None:
         """Return the metric with principal directions of the rows, once there are enough."""
@@ -226,29 +211,8 @@ def cached_slices(rows: Single) -> list[slice]:
     return [slice(start, start + size) for start in range(0, rows.shape[0], size)]
 
 
-class Unsketched:
-    """A metric without sketches, whose inner products count as exact.
-
-    Those of dense rows of unit length are computed again: see `Metric`.
-    """
-
-    refines = False
-    unit_norms = False
-
-    def slack(self, n_columns: int) -> float:
-        """Return 0."""
-        return 0.0
-
-    def remeasured(self, blocks: tuple[Stored, ...], size: int) -> None:
-        """Return None: there is no sketch to measure."""
-
-    def restored(self, block: Stored) -> Stored:
-        """Return the rows as they are."""
-        return block
-
-
 @dataclass(frozen=True)
-class Cosine(Unsketched):
+class Cosine(Metric):
     """Distances ``2 - 2 cos`` between rows of counts or weights, dense or sparse.
 
     Rows without a common feature are never neighbours, nor are rows of zeros.
@@ -258,10 +222,6 @@ class Cosine(Unsketched):
     unit_norms = True
     name = "cosine"
     kernel = Linear()
-
-    def slack(self, n_columns: int) -> float:
-        """Return a bound on the rounding errors of inner products of dense rows."""
-        return (8 * n_columns + 32) * ROUNDOFF
 
     def store(self, points: Points) -> Stored:
         """Return rows of unit length."""
@@ -286,15 +246,14 @@ class Cosine(Unsketched):
 
 
 @dataclass(frozen=True)
-class KernelDistance(Unsketched):
+class KernelDistance(Metric):
     """Distances ``k(x, x) + k(x', x') - 2 k(x, x')`` in the feature space of a kernel."""
 
     kernel: Kernel
 
-    limit = np.inf
-
     @property
     def name(self) -> Kernel:
+        """The kernel."""
         return self.kernel
 
     def store(self, points: Points) -> Stored:

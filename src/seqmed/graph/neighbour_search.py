@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.graph.metrics import Metric, Stored
-from seqmed.numeric.arrays import Indices, Mask, Single, Slots
+from seqmed.numeric.arrays import Mask, Single, Slots
 from seqmed.numeric.execution import compiled
 
 if TYPE_CHECKING:
@@ -27,10 +27,14 @@ LANES = 64
 # Number of comparisons that are tested at once, as one 64-bit integer.
 WORD = 8
 
+# Unit roundoff of single precision.
+ROUNDOFF = 2.0**-24
+
 # Arguments of compiled loops are plain tuples of arrays: numba's cache names the classes of a
 # signature, and raises an error if one of them was renamed or moved.
 ListArrays = tuple[Any, ...]
 """The arrays of `seqmed.graph.kept_rows.Lists`."""
+Numbers = NDArray[np.uint32]
 SideArrays = tuple[Single, Single, Slots]
 """Rows prepared for a comparison with other rows.
 
@@ -58,10 +62,13 @@ class Scan:
         self.memory = np.empty(0, dtype=np.float32)
 
     def side(self, stored: Stored, slots: Slots) -> SideArrays:
-        """Return rows prepared for comparisons."""
+        """Return rows prepared for comparisons.
+
+        Norms are reduced by a bound on the rounding errors of sketches, products and distances.
+        """
         if not self.refines:
             return np.zeros((stored.size, 0), dtype=np.float32), stored.norms, slots
-        slack = self.metric.slack(stored.rows.shape[1])
+        slack = (8 * stored.rows.shape[1] + 32) * ROUNDOFF
         return stored.rows, np.float32(1.0 - slack) * stored.norms, slots
 
     def nearest(
@@ -93,10 +100,10 @@ class Scan:
         radii = np.nextafter(self.radii(values, slots, strip, length), np.float32(np.inf))
         np.minimum(radii, found.horizons, out=found.horizons)
         for products, block in compared:
-            insert_rows(products, strip, block, tuple(found), self.unit)
+            insert_pairs(products, strip, block, tuple(found), self.unit, False)
             if receiving is not None:
                 part = receiving.take(slice(block[2][0], block[2][-1] + 1))
-                insert_queries(products, strip, block, tuple(part), self.unit)
+                insert_pairs(products, strip, block, tuple(part), self.unit, True)
 
     def radii(self, values: Single, slots: Slots, strip: SideArrays, length: int) -> Single:
         """Return squared distances (m,) within which there are at least ``length`` rows.
@@ -164,10 +171,8 @@ def insert(
 
 
 @compiled(nogil=True)
-def find_below(
-    products: Single, norms: Single, limits: Single
-) -> tuple[NDArray[np.uint32], Indices]:
-    """Return the rows with ``norm - 2 product <= limit`` for every query.
+def find_below(products: Single, norms: Single, limits: Single) -> tuple[Numbers, Numbers]:
+    """Return the pairs of a query and a row with ``norm - 2 product <= limit``, query by query.
 
     Comparisons are vectorised. `WORD` results are tested at once, because most rows are too far
     away. Indices are unsigned, because loops over signed indices would not be vectorised.
@@ -177,17 +182,12 @@ def find_below(
     products : (m, b) float32, inner products.
     norms : (b,) float32.
     limits : (m,) float32.
-
-    Returns
-    -------
-    found : row indices, grouped by query.
-    ends : (m,) where the rows of each query end.
     """
     n_words = (norms.size + WORD - 1) // WORD
     flags = np.zeros(n_words * WORD, dtype=np.bool_)
     words = flags.view(np.uint64)
-    found = np.empty(products.size + WORD, dtype=np.uint32)
-    ends = np.empty(limits.size, dtype=np.intp)
+    queries = np.empty(products.size + WORD, dtype=np.uint32)
+    rows = np.empty(products.size + WORD, dtype=np.uint32)
     count = np.uint64(0)
     for query in range(limits.size):
         values, limit = products[query], limits[query]
@@ -197,42 +197,33 @@ def find_below(
             if words[place]:
                 start = np.uint64(WORD) * place
                 for row in range(start, start + np.uint64(WORD)):
-                    found[count] = row
+                    queries[count], rows[count] = query, row
                     count += np.uint64(flags[row])
-        ends[query] = count
-    return found[:count], ends
+    return queries[:count], rows[:count]
 
 
 @compiled(nogil=True)
-def found_distances(
-    products: Single,
-    queries: SideArrays,
-    block: SideArrays,
-    found: NDArray[np.uint32],
-    ends: Indices,
+def pair_distances(
+    products: Single, queries: SideArrays, block: SideArrays, pairs: tuple[Numbers, Numbers],
     unit: bool,
-) -> Single:
-    """Return squared distances of queries to the rows that `find_below` has found for them.
+) -> Single:  # fmt: skip
+    """Return squared distances of the pairs that `find_below` has found.
 
     If the block has the rows, distances are computed from them, pair by pair, so that they do not
     depend on the other queries; ``unit`` is whether the rows have unit length. Otherwise they are
     ``|q|^2 + |b|^2 - 2 q.b``. A separate loop is twice as fast as one that also inserts in lists.
     """
     (points, query_norms, _), (rows, norms, _) = queries, block
-    distances = np.empty(found.size, dtype=np.float32)
-    start = 0
-    for query in range(ends.size):
-        values, norm, point = products[query], query_norms[query], points[query]
-        for place in range(start, ends[query]):
-            row = found[place]
-            if rows.shape[1] == 0:
-                distance = norm + (norms[row] - np.float32(2.0) * values[row])
-                distances[place] = max(distance, np.float32(0.0))
-            elif unit:
-                distances[place] = cosine_distance(point, rows[row])
-            else:
-                distances[place] = squared_distance(point, rows[row])
-        start = ends[query]
+    distances = np.empty(pairs[0].size, dtype=np.float32)
+    for place in range(distances.size):
+        query, row = pairs[0][place], pairs[1][place]
+        if rows.shape[1] == 0:
+            rest = norms[row] - np.float32(2.0) * products[query, row]
+            distances[place] = max(query_norms[query] + rest, np.float32(0.0))
+        elif unit:
+            distances[place] = cosine_distance(points[query], rows[row])
+        else:
+            distances[place] = squared_distance(points[query], rows[row])
     return distances
 
 
@@ -269,10 +260,15 @@ def nearest_of_groups(products: Single, block: SideArrays, values: Single, slots
 
 
 @compiled(nogil=True)
-def insert_rows(
-    products: Single, queries: SideArrays, block: SideArrays, lists: ListArrays, unit: bool
+def insert_pairs(
+    products: Single,
+    queries: SideArrays,
+    block: SideArrays,
+    lists: ListArrays,
+    unit: bool,
+    reverse: bool,
 ) -> None:
-    """Insert the rows of a block in the lists of queries, except for a query itself.
+    """Insert the rows of a block in the lists of queries, or the reverse; no row in its own list.
 
     The lower bound of a squared distance is ``|q|^2 + |b|^2 - 2 q.b``. If the block has no rows to
     compute distances from, this bound is the distance itself.
@@ -281,47 +277,24 @@ def insert_rows(
     ----------
     products : (m, b) float32, inner products.
     queries, block : the two sets of rows.
-    lists : lists of the m queries; changed in place.
+    lists : lists of the m queries, or of the b rows if ``reverse``; changed in place. A list with
+        horizon -inf is not changed.
     unit : whether the rows have unit length.
     """
     slots, distances, horizons, sizes = lists
     (_, norms, own), (_, block_norms, block_slots) = queries, block
-    found, ends = find_below(products, block_norms, horizons - norms)
-    computed = found_distances(products, queries, block, found, ends, unit)
-    start = 0
-    for query in range(ends.size):
-        for place in range(start, ends[query]):
-            distance, slot = computed[place], block_slots[found[place]]
-            if distance < horizons[query] and slot != own[query]:
-                sizes[query], horizons[query] = insert(
-                    slots[query], distances[query], sizes[query], horizons[query], slot, distance
-                )
-        start = ends[query]
-
-
-@compiled(nogil=True)
-def insert_queries(
-    products: Single, queries: SideArrays, block: SideArrays, lists: ListArrays, unit: bool
-) -> None:
-    """Insert queries in the lists of the rows of a block; the reverse of `insert_rows`.
-
-    ``lists`` are those of the b rows; changed in place. The list of a row with horizon -inf is not
-    changed.
-    """
-    slots, distances, horizons, sizes = lists
-    (_, norms, own), (_, block_norms, _) = queries, block
-    found, ends = find_below(products, block_norms - horizons, -norms)
-    computed = found_distances(products, queries, block, found, ends, unit)
-    start = 0
-    for query in range(ends.size):
-        for place in range(start, ends[query]):
-            row, distance = found[place], computed[place]
-            if distance < horizons[row]:
-                sizes[row], horizons[row] = insert(
-                    slots[row], distances[row], sizes[row], horizons[row],
-                    own[query], distance,
-                )  # fmt: skip
-        start = ends[query]
+    if reverse:
+        pairs = find_below(products, block_norms - horizons, -norms)
+    else:
+        pairs = find_below(products, block_norms, horizons - norms)
+    computed = pair_distances(products, queries, block, pairs, unit)
+    for place in range(computed.size):
+        query, row, distance = pairs[0][place], pairs[1][place], computed[place]
+        owner, slot = (row, own[query]) if reverse else (query, block_slots[row])
+        if distance < horizons[owner] and block_slots[row] != own[query]:
+            sizes[owner], horizons[owner] = insert(
+                slots[owner], distances[owner], sizes[owner], horizons[owner], slot, distance
+            )
 
 
 @compiled(nogil=True)

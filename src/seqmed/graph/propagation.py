@@ -1,25 +1,28 @@
-"""Label propagation over a stream: its state, and one update.
+"""Label propagation over a stream: its state and its updates.
 
 The kept rows are a uniform sample of the unlabeled rows of a stream, and a sample of its labeled
 rows in which newer rows are more frequent. An update replaces some of them. Then it solves for the
 influence of every class, starting from the last solution.
 `seqmed.margin.theory.propagated_labels` is the solution as an equation.
+
+`GraphState` is the graph expert of the mixture. `PropagationState` is the state of
+`GraphPropagation`, which also counts labels. The functions expect validated rows and change nothing
+in place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from seqmed.classes import UNLABELED, moved
+from seqmed.classes import UNLABELED, ClassCounts, Rows, moved
 from seqmed.graph.kept_rows import KeptRows, Lists, edge_weights, no_kept_rows
-from seqmed.graph.metrics import Euclidean, Metric, Stored, clipped
-from seqmed.late_rows import KeptLabels, LateLabels, compare_labels
+from seqmed.graph.metrics import Euclidean, clipped
+from seqmed.late_rows import KeptLabels, LateLabels, compare_labels, equal_rows
 from seqmed.numeric.arrays import (
     Array,
     Indices,
@@ -27,11 +30,10 @@ from seqmed.numeric.arrays import (
     Points,
     Single,
     Slots,
-    bytes_of,
     canonical,
     no_indices,
-    row_keys,
 )
+from seqmed.numeric.execution import one_thread
 from seqmed.numeric.expectations import expect, expect_shape
 
 # A label whose weight is below this fraction of the largest weight is dropped.
@@ -56,6 +58,7 @@ class GraphState:
     rows : the kept rows and their neighbour lists.
     capacity : largest number of kept rows.
     alpha : weight of the neighbours relative to a row's own label, in [0, 1).
+    seed, n_updates : random choices are derived from these two.
     codes : (n,) class of every kept row, -1 for an unlabeled row.
     label_weights : (n,) weight of its label, 0 for an unlabeled row.
     influence : (n, K) float32, the posterior mean U of every class, >= 0, per unit of label weight.
@@ -63,21 +66,20 @@ class GraphState:
     solved_label_weights : (K,) label weight of every class at the last solve.
     n_unlabeled : number of unlabeled rows seen; forgetting discounts earlier rows.
     n_stale : number of kept rows that have changed since the last solve.
-    seed, n_updates : random choices are derived from these two.
     """
 
     rows: KeptRows
     capacity: int
     alpha: float
-    codes: Slots
-    label_weights: Array
-    influence: Single
-    solution: Single
-    solved_label_weights: Array
-    n_unlabeled: float
-    n_stale: int
     seed: int
-    n_updates: int
+    codes: Slots = field(default_factory=lambda: np.zeros(0, np.int32))
+    label_weights: Array = field(default_factory=lambda: np.zeros(0))
+    influence: Single = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    solution: Single = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    solved_label_weights: Array = field(default_factory=lambda: np.zeros(0))
+    n_unlabeled: float = 0.0
+    n_stale: int = 0
+    n_updates: int = 0
 
     def validate(self) -> None:
         """Raise a ValueError if the arrays are not of the kept rows and the classes."""
@@ -93,20 +95,28 @@ class GraphState:
     @property
     def class_label_weights(self) -> Array:
         """Total label weight of every class, (K,)."""
-        labeled = self.codes >= 0
         n_classes = self.influence.shape[1]
-        found = np.bincount(self.codes[labeled], self.label_weights[labeled], minlength=n_classes)
-        return found.astype(np.float64)
+        found = np.bincount(self.codes + 1, self.label_weights, minlength=n_classes + 1)
+        return found[1:].astype(np.float64)
 
     @property
-    def nbytes(self) -> int:
-        """Total size in bytes of the arrays of the state, each counted once."""
-        return bytes_of(self)
+    def n_labeled(self) -> int:
+        """Number of kept rows with a label."""
+        return int(np.count_nonzero(self.codes >= 0))
+
+    @property
+    def most_labeled(self) -> int:
+        """Largest number of labeled rows that are kept."""
+        return max(1, int(LABELED_SHARE * self.capacity))
+
+    @property
+    def keeps_all_rows(self) -> bool:
+        """Whether no kept row has been replaced so far."""
+        return self.rows.size < self.capacity and self.n_labeled < self.most_labeled
 
     def with_classes(self, places: Indices, n_classes: int) -> GraphState:
         """Return the state with class c moved to ``places[c]`` of ``n_classes``; -1 drops it."""
-        codes = self.codes.copy()
-        codes[codes >= 0] = places[codes[codes >= 0]]
+        codes = np.append(places, UNLABELED).astype(np.int32)[self.codes]
         return replace(
             self,
             codes=codes,
@@ -157,12 +167,9 @@ class GraphState:
 
     def mean_influence(self, found: Lists) -> Single:
         """Return the heat-weighted mean of U over the neighbours of m rows, (m, K)."""
-        k = self.rows.n_neighbors
-        weights = edge_weights(found.distances, found.sizes, k)
-        totals = weights.sum(axis=1)
-        weights = np.divide(
-            weights, totals[:, None], out=np.zeros_like(weights), where=totals[:, None] > 0
-        )
+        weights = edge_weights(found.distances, found.sizes, self.rows.n_neighbors)
+        totals = weights.sum(axis=1, keepdims=True)
+        weights /= np.where(totals > 0, totals, np.float32(1.0))
         slots = found.slots[:, : weights.shape[1]]
         means = np.empty((slots.shape[0], self.influence.shape[1]), dtype=np.float32)
         size = max(1, LARGEST_GATHER // max(1, weights.shape[1] * means.shape[1]))
@@ -170,26 +177,6 @@ class GraphState:
             rows = slice(start, start + size)
             np.einsum("mk,mkc->mc", weights[rows], self.influence[slots[rows]], out=means[rows])
         return means
-
-
-def empty_graph(
-    metric: Metric, capacity: int, n_neighbors: int, alpha: float, seed: int
-) -> GraphState:
-    """Return the state before the first batch."""
-    return GraphState(
-        rows=no_kept_rows(metric, n_neighbors),
-        capacity=capacity,
-        alpha=alpha,
-        codes=np.zeros(0, dtype=np.int32),
-        label_weights=np.zeros(0),
-        influence=np.zeros((0, 0), dtype=np.float32),
-        solution=np.zeros((0, 0), dtype=np.float32),
-        solved_label_weights=np.zeros(0),
-        n_unlabeled=0.0,
-        n_stale=0,
-        seed=seed,
-        n_updates=0,
-    )
 
 
 class GraphInfo(NamedTuple):
@@ -214,15 +201,8 @@ class GraphInfo(NamedTuple):
 # -- an update -------------------------------------------------------------------------------------
 
 
-class Entering(NamedTuple):
-    """The rows of a batch that are kept, and their slots; both (e,)."""
-
-    rows: Indices
-    slots: Indices
-
-
-def choose_entering(state: GraphState, codes: NDArray[np.integer]) -> Entering:
-    """Choose the rows of a batch that are kept, and the slots they take.
+def choose_entering(state: GraphState, codes: NDArray[np.integer]) -> tuple[Indices, Indices]:
+    """Choose the rows of a batch that are kept, and the slots they take; both (e,).
 
     New labeled rows are always kept; if labeled rows fill half of the capacity, they replace random
     labeled rows. The kept unlabeled rows are a uniform sample of all unlabeled rows.
@@ -238,7 +218,7 @@ def choose_entering(state: GraphState, codes: NDArray[np.integer]) -> Entering:
     unlabeled = np.flatnonzero(state.codes < 0).tolist()
     size = state.rows.size
     for row in np.flatnonzero(codes >= 0).tolist():
-        full = len(labeled) >= most_labeled(state)
+        full = len(labeled) >= state.most_labeled
         if not full and size < state.capacity:
             slot, size = size, size + 1
         else:
@@ -256,12 +236,7 @@ def choose_entering(state: GraphState, codes: NDArray[np.integer]) -> Entering:
     for row, place in zip(drawn.tolist(), places.tolist(), strict=True):
         owner[unlabeled[place]] = row
     slots = np.fromiter(owner, np.intp, len(owner))
-    return Entering(np.fromiter(owner.values(), np.intp, len(owner)), slots)
-
-
-def most_labeled(state: GraphState) -> int:
-    """Return the largest number of labeled rows that are kept."""
-    return max(1, int(LABELED_SHARE * state.capacity))
+    return np.fromiter(owner.values(), np.intp, len(owner)), slots
 
 
 def take_random(pool: list[int], rng: np.random.Generator) -> int:
@@ -272,48 +247,49 @@ def take_random(pool: list[int], rng: np.random.Generator) -> int:
 
 
 def learn_graph(
-    state: GraphState,
-    batch: Stored,
-    codes: NDArray[np.integer],
-    label_weights: Array,
-    *,
-    late: bool = False,
-    entering: Entering | None = None,
-) -> tuple[GraphState, GraphInfo]:
+    state: GraphState, rows: Rows, *, new_points: bool = True
+) -> tuple[GraphState, GraphInfo, Indices]:
     """Learn a batch: add some of its rows to the kept rows, and solve the system.
 
     Parameters
     ----------
     state : state with a column for every class.
-    batch : m rows as the metric of the state stores them.
-    codes, label_weights : (m,) classes and weights of their labels; -1 and 0 for unlabeled rows.
-    late : whether the labels belong to rows learned before. A kept row is then given its label; a
-        row that is no longer kept enters again.
-    entering : result of `choose_entering`, if that has been called.
+    rows : m rows.
+    new_points : False if the labels belong to rows learned before. A kept row is then given its
+        label; a row that is no longer kept enters again.
+
+    Returns
+    -------
+    state, info : the state after the batch, and the report.
+    slots : (m,) slots of the rows of the batch, -1 for a row that is not kept.
     """
-    if late:
-        state, placed = place_labels(state, batch, codes, label_weights)
-        batch, codes, label_weights = batch.take(~placed), codes[~placed], label_weights[~placed]
-    rows, slots = choose_entering(state, codes) if entering is None else entering
-    kept = state.rows.put(slots, batch.take(rows))
+    stored, codes = state.rows.metric.store(rows.points), rows.codes
+    label_weights = np.where(rows.labeled, rows.weights, 0.0)
+    slots, absent = np.full(codes.size, -1), np.arange(codes.size)
+    if not new_points:
+        state, slots = place_labels(state, rows)
+        absent = np.flatnonzero(slots < 0)
+    chosen, taken = choose_entering(state, codes[absent])
+    entering = absent[chosen]
+    slots[entering] = taken
+    kept = state.rows.put(taken, stored.take(entering))
     added = kept.size - state.rows.size
-    codes_kept = np.append(state.codes, np.full(added, UNLABELED, np.int32))
-    label_weights_kept = np.append(state.label_weights, np.zeros(added))
-    codes_kept[slots], label_weights_kept[slots] = codes[rows], label_weights[rows]
     influence = grown(state.influence, added)
-    influence[slots] = 0.0
+    influence[taken] = 0.0
     changed = replace(
         state,
         rows=kept,
-        codes=codes_kept,
-        label_weights=label_weights_kept,
+        codes=np.append(state.codes, np.full(added, UNLABELED, np.int32)),
+        label_weights=np.append(state.label_weights, np.zeros(added)),
         influence=influence,
         solution=grown(state.solution, added),
         n_unlabeled=state.n_unlabeled + float(np.count_nonzero(codes < 0)),
-        n_stale=state.n_stale + rows.size,
+        n_stale=state.n_stale + entering.size,
         n_updates=state.n_updates + 1,
     )
-    return solved(changed, slots, labels_changed=late or bool((codes[rows] >= 0).any()))
+    changed = relabeled(changed, taken, codes[entering], label_weights[entering])
+    labels_changed = not new_points or bool((codes[entering] >= 0).any())
+    return *solved(changed, taken, labels_changed=labels_changed), slots
 
 
 def solved(
@@ -325,31 +301,33 @@ def solved(
     from seqmed.graph.conjugate_gradients import make_graph, solve_system
 
     graph = make_graph(state.rows.lists, state.rows.n_neighbors)
-    roots = np.where(graph.roots > 0, graph.roots, np.float32(1.0))[:, None]
-    start = state.solution.copy()
-    totals = state.class_label_weights
+    start, totals = state.solution.copy(), state.class_label_weights
     known = np.flatnonzero(totals > 0)
     ratios = state.solved_label_weights[known] / totals[known]
     # if most labels of a class were dropped, rounding errors of the last solution would dominate
     start[:, known] *= np.where(ratios < LARGEST_RATIO, ratios, 0.0).astype(np.float32)
     # entering rows start at the mean of their neighbours
-    start[entered] = state.mean_influence(state.rows.lists.take(entered)) / roots[entered]
+    start[entered] = state.mean_influence(state.rows.lists.take(entered)) / graph.roots[entered]
     targets = np.zeros((state.rows.size, known.size), dtype=np.float32)
     labeled = np.flatnonzero(state.codes >= 0)
     codes = state.codes[labeled]
     targets[labeled, np.searchsorted(known, codes)] = state.label_weights[labeled] / totals[codes]
-    solution = solve_system(graph, targets, state.alpha, start[:, known])
-    values = np.zeros_like(start)
-    values[:, known] = solution.values
-    influence = np.maximum(values * roots, np.float32(0.0))
+    solution = np.zeros_like(start)
+    solution[:, known], n_iter, residual = solve_system(
+        graph, targets, state.alpha, start[:, known]
+    )
     state = replace(
-        state, solution=values, influence=influence, solved_label_weights=totals, n_stale=0
+        state,
+        solution=solution,
+        influence=np.maximum(solution * graph.roots, np.float32(0.0)),
+        solved_label_weights=totals,
+        n_stale=0,
     )
     # The problem is to minimise z'Az / 2 - b'z. All eigenvalues of A are at least 1 - alpha, so the
     # gap is r'A^{-1}r / 2 <= |r|^2 / (2 (1 - alpha)) for a residual r. The gap and the residual are
     # in units of b.
-    gap = solution.residual**2 / (2.0 * (1.0 - state.alpha))
-    return state, GraphInfo(entered.size, solution.n_iter, solution.residual, gap)
+    gap = residual**2 / (2.0 * (1.0 - state.alpha))
+    return state, GraphInfo(entered.size, n_iter, residual, gap)
 
 
 def grown(values: Single, n: int) -> Single:
@@ -357,28 +335,47 @@ def grown(values: Single, n: int) -> Single:
     return np.vstack([values, np.zeros((n, values.shape[1]), dtype=np.float32)])
 
 
+def rescaled_graph(state: GraphState, factors: Array) -> tuple[GraphState, GraphInfo]:
+    """Return the state with columns multiplied by ``factors`` (p,), which are powers of two.
+
+    The distances must be Euclidean. The neighbour lists are computed from scratch.
+    """
+    slots, metric = np.arange(state.rows.size), euclidean(state).rescaled(factors)
+    stored = metric.stored(clipped(state.rows.take(slots).rows * factors))
+    rows = no_kept_rows(metric, state.rows.n_neighbors).put(slots, stored)
+    return solved(replace(state, rows=rows), no_indices(), labels_changed=True)
+
+
+def euclidean(state: GraphState) -> Euclidean:
+    """Return the metric of a graph whose columns may be scaled."""
+    return cast(Euclidean, state.rows.metric)
+
+
+def kept_points(state: GraphState, slots: Indices | slice) -> Array:
+    """Return kept rows in the coordinates of the rows of the stream, for Euclidean distances."""
+    return euclidean(state).points(state.rows.take(np.arange(state.rows.size)[slots]))
+
+
 # -- late labels, and labels that are retracted ----------------------------------------------------
 
 
-def place_labels(
-    state: GraphState, batch: Stored, codes: NDArray[np.integer], label_weights: Array
-) -> tuple[GraphState, Mask]:
-    """Assign late labels to their kept rows; also return a mask (m,) of the labels that were used.
+def place_labels(state: GraphState, rows: Rows) -> tuple[GraphState, Indices]:
+    """Assign late labels to their kept rows; also return the slots (m,) of these, -1 for no row.
 
     If the labeled rows are then more than `most_labeled`, random earlier labels are removed, and
     random new labels if that is not enough.
     """
-    slots = equal_slots(state, batch, lambda slot, _: bool(state.codes[slot] < 0))
+    slots = equal_slots(state, rows.points, np.full(rows.codes.size, UNLABELED))
     placed = slots >= 0
-    new = relabeled(state, slots[placed], codes[placed], label_weights[placed])
+    new = relabeled(state, slots[placed], rows.codes[placed], rows.weights[placed])
     labeled = np.flatnonzero(new.codes >= 0)
-    excess = labeled.size - most_labeled(state)
+    excess = labeled.size - state.most_labeled
     if excess > 0:
         rng = np.random.default_rng((state.seed, state.n_updates, 1))
         older = np.setdiff1d(labeled, slots[placed])
         dropped = np.append(rng.permutation(older), rng.permutation(slots[placed]))[:excess]
         new = relabeled(new, dropped, UNLABELED, 0.0)
-    return new, placed
+    return new, slots
 
 
 def without_labels(state: GraphState, classes: Mask) -> GraphState:
@@ -390,43 +387,20 @@ def without_labels(state: GraphState, classes: Mask) -> GraphState:
     return relabeled(state, slots, UNLABELED, 0.0)
 
 
-class GraphRetraction(NamedTuple):
-    """The outcome of a retraction of labels.
-
-    Attributes
-    ----------
-    state, info : the state without the labels, and its report.
-    found : (m,) mask of the labels that were found.
-    codes, label_weights : (m,) their classes and weights; -1 and 0 where none was found.
-    """
-
-    state: GraphState
-    info: GraphInfo
-    found: Mask
-    codes: NDArray[np.integer]
-    label_weights: Array
-
-
 def retract_from_graph(
-    state: GraphState, batch: Stored, codes: NDArray[np.integer]
-) -> GraphRetraction:
-    """Retract the labels ``codes`` (m,) of kept rows; -1 retracts any label of a row.
+    state: GraphState, points: Points, codes: Indices | None
+) -> tuple[GraphState, GraphInfo, Indices]:
+    """Retract the labels ``codes`` (m,) of kept rows; None retracts any label of a row.
 
-    The rows and the graph do not change.
+    The rows and the graph do not change. Return the state, its report, and the slots (m,) of the
+    rows, -1 where the label was not found.
     """
-
-    def fits(slot: int, row: int) -> bool:
-        own = state.codes[slot]
-        return bool(own == codes[row] if codes[row] >= 0 else own >= 0)
-
-    slots = equal_slots(state, batch, fits)
-    found = slots >= 0
-    changed = relabeled(state, slots[found], UNLABELED, 0.0)
+    slots = equal_slots(state, points, codes)
+    slots = np.where(state.codes[slots] >= 0, slots, -1)
+    found = slots[slots >= 0]
+    changed = relabeled(state, found, UNLABELED, 0.0)
     changed = replace(changed, n_updates=state.n_updates + 1)
-    new, info = solved(changed, no_indices(), labels_changed=bool(found.any()))
-    codes = np.where(found, state.codes[slots], UNLABELED)
-    label_weights = np.where(found, state.label_weights[slots], 0.0)
-    return GraphRetraction(new, info, found, codes, label_weights)
+    return *solved(changed, no_indices(), labels_changed=found.size > 0), slots
 
 
 def relabeled(state: GraphState, slots: Indices, codes: Any, label_weights: Any) -> GraphState:
@@ -436,34 +410,34 @@ def relabeled(state: GraphState, slots: Indices, codes: Any, label_weights: Any)
     return replace(state, codes=new_codes, label_weights=new_label_weights)
 
 
-def equal_slots(
-    state: GraphState, batch: Stored, fits: Callable[[int, int], bool]
-) -> NDArray[np.intp]:
-    """Return the slot of a kept row that equals each row of a batch, -1 for none.
+def labels_in_graph(state: GraphState, points: Points, codes: Indices) -> KeptLabels:
+    """Return what the kept rows tell about late labels ``codes`` (m,), -1 for new classes."""
+    return compare_labels(all_equal_slots(state, points), state.codes, codes)
 
-    No slot is returned twice. ``fits(slot, row)`` tells whether the label of a slot fits a row.
+
+def equal_slots(state: GraphState, points: Points, codes: Indices | None) -> Indices:
+    """Return the slot of a kept row that equals each of m rows, -1 for none.
+
+    No slot is returned twice. The kept rows have the classes ``codes`` (m,), -1 for rows without a
+    label. With None they have any label.
     """
-    slots, taken = np.full(batch.size, -1), set()
-    for row, candidates in enumerate(candidate_slots(state, batch)):
-        free = (slot for slot in candidates if slot not in taken and fits(slot, row))
-        slots[row] = next(free, -1)
+    slots, taken = np.full(points.shape[0], -1), set()
+    for row, equal in enumerate(all_equal_slots(state, points)):
+        own = state.codes[equal]
+        fitting = equal[own >= 0 if codes is None else own == codes[row]]
+        slots[row] = next((slot for slot in fitting.tolist() if slot not in taken), -1)
         taken.add(int(slots[row]))
     return slots
 
 
-def candidate_slots(state: GraphState, batch: Stored) -> list[list[int]]:
-    """Return the slots of the kept rows that equal each row of a batch."""
-    wanted = row_keys(batch.rows)
-    candidates: dict[Any, list[int]] = {key: [] for key in wanted}
-    sums, first = bit_sums(batch.rows), 0
-    for block in state.rows.blocks:
-        # the keys of all rows would take longer than everything else
-        likely = np.flatnonzero(np.isin(bit_sums(block.rows), sums))
-        for slot, key in zip(likely.tolist(), row_keys(block.rows[likely]), strict=True):
-            if key in candidates:
-                candidates[key].append(first + slot)
-        first += block.size
-    return [candidates[key] for key in wanted]
+def all_equal_slots(state: GraphState, points: Points) -> list[Indices]:
+    """Return the slots of the kept rows that equal each of m rows."""
+    rows = state.rows.metric.store(points).rows
+    sums = bit_sums(rows)
+    # the keys of all rows would take longer than everything else
+    likely = [np.isin(bit_sums(block.rows), sums) for block in state.rows.blocks]
+    slots = np.flatnonzero(np.concatenate(likely))
+    return [slots[places] for places in equal_rows(state.rows.take(slots).rows, rows)]
 
 
 def bit_sums(rows: Points) -> NDArray[np.uint64]:
@@ -476,44 +450,91 @@ def bit_sums(rows: Points) -> NDArray[np.uint64]:
     return np.asarray((rows + 0).view(np.uint32).sum(axis=1, dtype=np.uint64))
 
 
-def labels_in_graph(state: GraphState, batch: Stored, codes: Indices) -> KeptLabels:
-    """Return what the kept rows tell about late labels ``codes`` (m,), -1 for new classes."""
-    return compare_labels(candidate_slots(state, batch), state.codes, codes)
+# -- the state of GraphPropagation -----------------------------------------------------------------
 
 
-def keeps_all_rows(state: GraphState) -> bool:
-    """Whether no kept row has been replaced so far."""
-    n_labeled = np.count_nonzero(state.codes >= 0)
-    return bool(state.rows.size < state.capacity and n_labeled < most_labeled(state))
+class PropagationState(NamedTuple):
+    """The state of `GraphPropagation`.
 
-
-# -- columns that are scaled -----------------------------------------------------------------------
-
-
-def euclidean(state: GraphState) -> Euclidean:
-    """Return the metric of a graph whose columns may be scaled."""
-    return cast(Euclidean, state.rows.metric)
-
-
-def centre(state: GraphState) -> Array:
-    """Return the centre of the rows for Euclidean distances, (p,)."""
-    return euclidean(state).centre
-
-
-def kept_points(state: GraphState, slots: Indices | slice) -> Array:
-    """Return kept rows in the coordinates of the rows of the stream, for Euclidean distances."""
-    metric, slots = euclidean(state), np.arange(state.rows.size)[slots]
-    if not slots.size:
-        return np.zeros((0, metric.centre.size))
-    return metric.points(state.rows.take(slots))
-
-
-def rescaled_graph(state: GraphState, factors: Array) -> GraphState:
-    """Return the state with columns multiplied by ``factors`` (p,), which are powers of two.
-
-    The neighbour lists are computed from scratch. The system is not solved.
+    Attributes
+    ----------
+    graph : the kept rows and the influence of every class on them.
+    counts : labels of every class so far.
+    n_batches : batches learned.
     """
-    slots = np.arange(state.rows.size)
-    stored, metric = state.rows.take(slots), euclidean(state).rescaled(factors)
-    rows = no_kept_rows(metric, state.rows.n_neighbors)
-    return replace(state, rows=rows.put(slots, metric.stored(clipped(stored.rows * factors))))
+
+    graph: GraphState
+    counts: ClassCounts
+    n_batches: int
+
+    @property
+    def kept(self) -> Points:
+        """Kept rows in the format of the stream."""
+        return self.graph.rows.blocks[0].rows
+
+    def validate(self) -> None:
+        """Raise a ValueError if the graph is not of the classes."""
+        expect(self.graph.influence.shape[1] == self.counts.size, "influence of every class")
+
+
+def with_classes(state: PropagationState, places: Indices, declared: Mask) -> PropagationState:
+    """Return the state with class c moved to ``places[c]``; -1 drops it.
+
+    ``declared`` (K,) is the mask of the classes afterwards that were declared.
+    """
+    graph = state.graph.with_classes(places, declared.size)
+    return state._replace(graph=graph, counts=state.counts.with_classes(places, declared))
+
+
+def learn(
+    state: PropagationState, rows: Rows, forgetting: float, *, new_points: bool, new_batch: bool
+) -> tuple[PropagationState, GraphInfo]:
+    """Learn a batch, or late labels if its points are not new.
+
+    ``new_batch`` is False for a part of a larger batch, which is not counted as a batch. Every
+    other batch but the first discounts earlier rows by ``forgetting`` in (0, 1]; earlier labels are
+    discounted by batches with labels only.
+    """
+    forgetting = forgetting if new_batch and state.n_batches else 1.0
+    codes, weights = rows.codes[rows.labeled], rows.weights[rows.labeled]
+    counts = state.counts.forget(forgetting if codes.size else 1.0).add(codes, weights)
+    graph = state.graph.forget(forgetting, new_labels=bool(codes.size))
+    with one_thread():
+        graph, info, _ = learn_graph(graph, rows, new_points=new_points)
+    return PropagationState(graph, counts, state.n_batches + new_batch), info
+
+
+def retract(
+    state: PropagationState, points: Points, codes: Indices | None
+) -> tuple[PropagationState, GraphInfo, Mask]:
+    """Retract the labels of some rows; also return the mask (K,) of the classes that are kept.
+
+    ``codes`` (n,) are the classes of the labels, None for whatever labels the rows have.
+    """
+    before = state.graph
+    with one_thread():
+        graph, info, slots = retract_from_graph(before, points, codes)
+    if (slots < 0).any():
+        row = int(np.flatnonzero(slots < 0)[0])
+        raise ValueError(
+            f"row {row} of X is not among the {before.n_labeled} labeled rows that are kept "
+            f"(graph_memory={before.capacity}), expected one of them, with the values and the "
+            "label it was learned with: correct the row or its label, or leave it out."
+        )
+    weights = before.label_weights[slots]
+    counts = state.counts.remove(before.codes[slots].astype(np.intp), weights, weights)
+    kept = counts.kept
+    places = np.where(kept, np.cumsum(kept) - 1, -1)
+    state = with_classes(state._replace(graph=graph, counts=counts), places, counts.declared[kept])
+    return state, info, kept
+
+
+def scores(state: PropagationState, points: Points) -> Array:
+    """Return class scores (n, K) >= 0 at every row.
+
+    If no kept row has a label any more, they are uniform over the classes with labels.
+    """
+    if not state.graph.n_labeled:
+        seen = state.counts.seen
+        return np.tile(seen / max(1, seen.sum()), (points.shape[0], 1))
+    return state.graph.scores(state.graph.search(points))

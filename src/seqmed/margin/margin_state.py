@@ -191,7 +191,7 @@ def learn_part(
             geometry = before.covariance.on_window(points, before.landmarks.points)
         every = rows.points if new_points else None
         posterior, info, left = update.step(before, every, entering, parameters, geometry)
-        counts = counts.discount(left, codes, weights)
+        counts = state.counts.forget(left).add(codes, weights)
         if record is not None:
             record = record.forget(left)
         if record is not None and scored:

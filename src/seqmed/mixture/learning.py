@@ -17,11 +17,13 @@ that its kernel is measured again, and the kept rows of the graph stay. Nothing 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from seqmed.classes import UNLABELED, Rows
 from seqmed.graph import propagation
-from seqmed.graph.propagation import GraphInfo, GraphState, choose_entering
+from seqmed.graph.propagation import GraphInfo
 from seqmed.margin import margin_state
 from seqmed.margin.margin_state import MarginState
 from seqmed.margin.update import UpdateInfo
@@ -105,7 +107,7 @@ def learn_batch(
     state = state._replace(
         graph=state.graph.forget(forgetting, new_labels=bool(n_labels)),
         record=state.record.forget(of_labels),
-        counts=state.counts.discount(of_labels, no_indices(), np.zeros(0)),
+        counts=state.counts.forget(of_labels),
         n_rows=state.n_rows + (rows.weights.size if new_points else 0),
         n_batches=state.n_batches + new_batch,
         n_searched=min(RECORD, state.n_searched + n_labels),
@@ -163,10 +165,10 @@ def learn_mini_batch(
     labeled = np.flatnonzero(part.labeled)
     codes, weights = part.codes[labeled], part.weights[labeled]
     labeled_points = take_rows(part.points, labeled)
-    counts = state.counts.add(codes, weights).discount(1.0, codes, weights)
+    counts = state.counts.add(codes, weights)
     state = state._replace(counts=counts)
     record = recorded(state, labeled_points, codes, weights, late=not new_points)
-    graph, slots, graph_info = learned_graph(state.graph, part, new_points=new_points)
+    graph, graph_info, slots = propagation.learn_graph(state.graph, part, new_points=new_points)
     margin, margin_info = learned_margin(state, rows, cut, parameters, first=first)
     recent = state.recent.add(labeled_points, codes, weights)
     class_weights = counts.class_weights(parameters.class_weights)
@@ -182,23 +184,6 @@ def learn_mini_batch(
     )
     state = state._replace(refitted=refitted_experts(state, parameters, codes.size))
     return state._replace(score_scales=measured_scales_of(state, slots[unlabeled])), graph_info
-
-
-def learned_graph(
-    graph: GraphState, part: Rows, *, new_points: bool
-) -> tuple[GraphState, Indices, GraphInfo]:
-    """Return the graph after a mini-batch, and the slots of its rows, -1 for rows not kept."""
-    slots = np.full(part.codes.size, -1)
-    stored = graph.rows.metric.store(part.points)
-    label_weights = np.where(part.labeled, part.weights, 0.0)
-    entering = None
-    if new_points:
-        entering = choose_entering(graph, part.codes)
-        slots[entering.rows] = entering.slots
-    graph, info = propagation.learn_graph(
-        graph, stored, part.codes, label_weights, late=not new_points, entering=entering
-    )
-    return graph, slots, info
 
 
 def learned_margin(
@@ -269,16 +254,14 @@ def restarted(
         weights=np.append(recent.weights, np.ones(n_probes)),
     )
     recent = recent.take(valid)
-    known = np.bincount(recent.codes, minlength=state.counts.size) > 0
+    weights = np.bincount(recent.codes, recent.weights, state.counts.size).astype(np.float64)
     with one_thread():
-        graph = propagation.without_labels(state.graph, known)
-        stored = graph.rows.metric.store(recent.points)
-        graph, info = propagation.learn_graph(
-            graph, stored, recent.codes, recent.weights, late=True
-        )
+        graph = propagation.without_labels(state.graph, weights > 0)
+        labels = Rows(recent.points, recent.codes, recent.weights)
+        graph, info, _ = propagation.learn_graph(graph, labels, new_points=False)
         state = state._replace(
             graph=graph,
-            counts=state.counts.discount(0.0, recent.codes, recent.weights),
+            counts=replace(state.counts, discounted=weights),
             record=state.record.newest(change.n_labels),
             recent=recent,
             n_searched=RECORD,
@@ -301,7 +284,7 @@ def with_scales(
     if state.n_rows < 2 * state.n_measured:
         if (state.column_scale == 1.0).all():
             return state, report
-        if not column_scales.any_too_large(points, propagation.centre(state.graph)):
+        if not column_scales.any_too_large(points, propagation.euclidean(state.graph).centre):
             return state, report
     with one_thread():
         state, info = remeasured(state, parameters)
@@ -336,8 +319,7 @@ def rescaled(
     """Return the state with other scales of the columns."""
     factors = state.column_scale / scale
     rows = kept_rows(state, factors)
-    graph = propagation.rescaled_graph(state.graph, factors)
-    graph, info = propagation.solved(graph, no_indices(), labels_changed=True)
+    graph, info = propagation.rescaled_graph(state.graph, factors)
     state = state._replace(
         graph=graph,
         probes=state.probes * factors,
@@ -398,18 +380,18 @@ def retract(
     found = margin_state.find_labels(state.margin, points, codes, parameters.margin)
     retracted = state.margin.posterior.window.take(found)
     codes = state.margin.counts.own_classes(retracted.signs)
-    stored = state.graph.rows.metric.store(retracted.points)
     with one_thread():
-        retraction = propagation.retract_from_graph(state.graph, stored, codes)
+        graph, info, slots = propagation.retract_from_graph(state.graph, retracted.points, codes)
     # labels of rows that are no longer kept have the mean discount of their class
     means = state.counts.discounted[codes] / state.counts.weights[codes]
-    discounted = np.where(retraction.found, retraction.label_weights, means * retracted.weights)
+    kept_weights = state.graph.label_weights[slots]
+    discounted = np.where(slots >= 0, kept_weights, means * retracted.weights)
     recent = state.recent.take(~found_among(state.recent.points, retracted.points))
     counts = state.counts.remove(codes, retracted.weights, discounted)
     kept = counts.kept
     margin, margin_info, _ = margin_state.retract(state.margin, found, parameters.margin, kept)
     state = state._replace(
-        graph=retraction.state,
+        graph=graph,
         counts=counts,
         margin_info=margin_info,
         recent=recent,
@@ -419,5 +401,5 @@ def retract(
     places = np.where(kept, np.cumsum(kept) - 1, -1)
     state = with_classes(state, places, counts.declared[kept], margin)
     state = state._replace(score_scales=measured_scales_of(state, no_indices()))
-    state, report = with_choice(state, parameters, retraction.info, 0)
+    state, report = with_choice(state, parameters, info, 0)
     return state, report, kept

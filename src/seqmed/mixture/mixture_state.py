@@ -385,7 +385,7 @@ def kept_labels(state: MixtureState, points: Points, codes: Indices) -> KeptLabe
     """
     graph, recent, window = state.graph, state.recent, state.margin.posterior.window
     in_window = state.margin.counts.own_classes(window.signs)
-    found = propagation.labels_in_graph(graph, graph.rows.metric.store(points), codes)
+    found = propagation.labels_in_graph(graph, points, codes)
     found = found.joined(compare_labels(equal_rows(recent.points, points), recent.codes, codes))
     return found.joined(compare_labels(equal_rows(window.points, points), in_window, codes))
 

@@ -24,7 +24,7 @@ from sklearn.utils.validation import _check_sample_weight, _num_samples, check_i
 
 from seqmed.estimators.base import StreamClassifier, copy_to_fit, snapshot, unfitted
 from seqmed.estimators.labels import NO_LABELS
-from seqmed.estimators.margin_classifier import MarginClassifier
+from seqmed.estimators.seqmed import SeqMED
 from seqmed.estimators.validation import MatrixLike, refuse_plain_pipeline
 from seqmed.selection.race import (
     Record,
@@ -401,7 +401,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     predict_proba = of_best(StreamClassifier.predict_proba)
     predict_log_proba = of_best(StreamClassifier.predict_log_proba)
     decision_function = of_best(StreamClassifier.decision_function)
-    decision_std = of_best(MarginClassifier.decision_std)
+    decision_std = of_best(SeqMED.decision_std)
     score = of_best(StreamClassifier.score)
 
 
