@@ -362,7 +362,6 @@ USES = {
         model, {"model__C": [1.5]}
     ).partial_fit(X, Y),
     "MiniBatches": lambda model, path: MiniBatches(model).partial_fit(X, Y),
-    "MiniBatches, fit": lambda model, path: MiniBatches(model).fit(X, Y),
 }
 
 

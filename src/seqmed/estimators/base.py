@@ -66,7 +66,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     # Whether unlabeled rows are learned from. If not, -1 may be a class even if it is the marker.
     _semi_supervised = True
     # Whether -1 marked unlabeled rows while no class but +1 was known: it may have been a class.
-    _minus_one_seen = False
+    _minus_one_seen: bool = False
     unlabeled: Any
     random_state: Any
     classes_: NDArray[Any]
