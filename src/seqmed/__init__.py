@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from seqmed.estimators.graph_propagation import GraphPropagation
-    from seqmed.estimators.seqgraphmed import SeqGraphMED
+    from seqmed.estimators.seqgraphmed import ConceptChangeWarning, SeqGraphMED
     from seqmed.estimators.seqlapmed import SeqLapMED
     from seqmed.estimators.seqmed import SeqMED
     from seqmed.model_file import load, save
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ConceptChangeWarning",
     "GraphPropagation",
     "PrequentialSearch",
     "SemiSupervisedSplit",
@@ -39,6 +40,7 @@ __all__ = [
 # Modules of the public names. Each module is imported on first use, because importing scikit-learn
 # takes about a second and would delay every shell completion.
 MODULES = {
+    "ConceptChangeWarning": "estimators.seqgraphmed",
     "GraphPropagation": "estimators.graph_propagation",
     "PrequentialSearch": "selection.search",
     "SemiSupervisedSplit": "selection.splitting",

@@ -206,7 +206,7 @@ class GraphPropagation(StreamClassifier):
         return uncertainty.CONDITIONED
 
     def _uncertainty(self, points: Points) -> Uncertainty:
-        return uncertainty_in_graph(self, points)
+        return uncertainty_in_graph(self, points, points)
 
     @property
     def metric_(self) -> Any:
@@ -226,9 +226,12 @@ def begin_graph(model: Any, rows: Rows, seed: int, kernel: Kernel | None) -> Gra
     return GraphState(kept, model.graph_memory, model.alpha, seed)
 
 
-def uncertainty_in_graph(model: Any, points: Points) -> Uncertainty:
-    """Return the uncertainty of the decisions of a classifier with a graph."""
+def uncertainty_in_graph(model: Any, points: Points, scaled: Points) -> Uncertainty:
+    """Return the uncertainty of the decisions of a classifier with a graph.
+
+    ``points`` are rows as the classifier takes them, and ``scaled`` as the graph takes them.
+    """
     state, probabilities = model._state, np.zeros((points.shape[0], 0))
     if state.counts.seen.sum() > 1:
         probabilities = model._probabilities(model._class_scores(points))
-    return uncertainty.of_graph(state.graph, state.counts, points, probabilities)
+    return uncertainty.of_graph(state.graph, state.counts, scaled, probabilities)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -23,15 +24,22 @@ from seqmed.estimators.graph_propagation import (
 )
 from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
-from seqmed.estimators.validation import MatrixLike, checked_class_weights
+from seqmed.estimators.validation import ClassifiedRows, checked_class_weights
 from seqmed.kernels import Kernel
 from seqmed.late_rows import KeptLabels
 from seqmed.margin.calibration import with_unseen
 from seqmed.mixture import column_scales, mixture_state
 from seqmed.mixture import learning as mixture_update
+from seqmed.mixture.experts import default_experts, named_experts
 from seqmed.mixture.mixture_state import MixtureInfo, MixtureParameters, MixtureState
 from seqmed.numeric.arrays import Array, Indices, Points, check_overflow
+from seqmed.numeric.execution import callers_level
 from seqmed.uncertainty import Uncertainty
+
+
+class ConceptChangeWarning(UserWarning):
+    """The error rate of the predictions of a stream has risen: its concept may have changed."""
+
 
 MARGIN_CLASSIFIERS = (SeqMED, SeqLapMED)
 # Kernels with which the graph uses Euclidean distances.
@@ -182,6 +190,7 @@ class SeqGraphMED(StreamClassifier):
         "class_prior": [StrOptions({"auto", "evidence", "uniform"})],
         "forgetting": [StrOptions({"auto"}), Interval(Real, 0.0, 1.0, closed="right")],
         "class_weight": [StrOptions({"balanced"}), dict, None],
+        "experts": [StrOptions({"auto"}), list, tuple],
     }
 
     _fixed_parameters = (*GraphPropagation._fixed_parameters, "scale")
@@ -191,6 +200,7 @@ class SeqGraphMED(StreamClassifier):
     n_iter_: int
     graph_weight_: float
     expert_weights_: dict[str, float]
+    core_weights_: dict[str, float]
     class_prior_: str
     update_info_: MixtureInfo
     _state: MixtureState
@@ -210,6 +220,7 @@ class SeqGraphMED(StreamClassifier):
         forgetting: float | str = "auto",
         class_weight: str | dict[Any, float] | None = None,
         random_state: int | np.random.RandomState | None = None,
+        experts: str | Sequence[Any] = "auto",
     ) -> None:
         self.estimator = estimator
         self.graph_memory = graph_memory
@@ -223,6 +234,7 @@ class SeqGraphMED(StreamClassifier):
         self.forgetting = forgetting
         self.class_weight = class_weight
         self.random_state = random_state
+        self.experts = experts
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters of the classifier, or of its estimator as ``estimator__NAME``.
@@ -330,8 +342,17 @@ class SeqGraphMED(StreamClassifier):
             forgetting=self._factor(),
             restarts=self.forgetting == "auto",
             class_weights=weights if isinstance(weights, np.ndarray) else None,
+            experts=self._named_experts(),
             margin=self._template()._parameters(classes),
         )
+
+    def _named_experts(self) -> dict[str, Any]:
+        """Return the refitted experts by name; none if the weight of the graph is fixed."""
+        if self.mixture != "evidence":
+            return {}
+        if isinstance(self.experts, str):
+            return default_experts()
+        return named_experts(self.experts)
 
     def _resolved_prior(self) -> str:
         """Return the value of `class_prior` with "auto" replaced."""
@@ -349,11 +370,11 @@ class SeqGraphMED(StreamClassifier):
         template, scale = self._template(), np.zeros(0)
         if self._scales_columns(template):
             scale = column_scales.first_column_scales(rows.points)
-            rows = rows._replace(points=rows.points / scale)
+        scaled = rows._replace(points=rows.points / scale) if scale.size else rows
         kernel = None
         if template.kernel not in EUCLIDEAN_KERNELS:
-            kernel = template._kernel().freeze(rows.points, rows.weights)
-        graph = begin_graph(self, rows, seed, kernel)
+            kernel = template._kernel().freeze(scaled.points, rows.weights)
+        graph = begin_graph(self, scaled, seed, kernel)
         parameters = template._parameters(None)
         margin_seed = seed if template.random_state is None else template._drawn_seed()
         return mixture_state.begin(graph, rows, scale, parameters, margin_seed)
@@ -378,14 +399,28 @@ class SeqGraphMED(StreamClassifier):
             state, rows, self._parameters(classes), new_points=new_points, new_batch=new_batch
         )
 
+    def _learn(self, batch: ClassifiedRows, size: int | None, *, new_points: bool) -> None:
+        super()._learn(batch, size, new_points=new_points)
+        change = self.update_info_.change
+        if change is not None:
+            warnings.warn(
+                f"the error rate rose from {change.error_before:.0%} to {change.error_after:.0%} "
+                f"in the last {change.n_labels} labels: the concept may have changed. A new start "
+                "from these labels learns beside the model, and the next labels decide. To turn "
+                "this off, set forgetting=1.0.",
+                ConceptChangeWarning,
+                stacklevel=callers_level(),
+            )
+
     def _commit(self, state: MixtureState, info: MixtureInfo, classes: NDArray[Any]) -> None:
         self.__dict__.update(
             _state=state,
             classes_=classes,
             n_batches_=state.n_batches,
             n_kept_=state.graph.rows.size,
-            graph_weight_=state.choice.weight,
+            graph_weight_=mixture_state.graph_weight(state),
             expert_weights_=mixture_state.expert_weights(state),
+            core_weights_=mixture_state.core_weights(state),
             class_prior_=self._resolved_prior(),
             update_info_=info,
             duality_gap_=state.margin_info.gap if state.margin_info else float("nan"),
@@ -393,7 +428,7 @@ class SeqGraphMED(StreamClassifier):
         )
 
     def _kept_labels(self, points: Points, codes: Indices) -> KeptLabels:
-        return mixture_state.kept_labels(self._state, self._state.scaled(points), codes)
+        return mixture_state.kept_labels(self._state, points, codes)
 
     def _keeps_all_rows(self) -> bool:
         return self._state.graph.keeps_all_rows
@@ -430,10 +465,6 @@ class SeqGraphMED(StreamClassifier):
 
     # -- predictions -----------------------------------------------------------------------------
 
-    def _points(self, X: MatrixLike) -> Points:
-        """Return validated rows with scaled columns."""
-        return self._state.scaled(super()._points(X))
-
     def _class_scores(self, points: Points) -> Array:
         scores = mixture_state.class_scores(self._state, points)
         check_overflow(scores)
@@ -447,4 +478,4 @@ class SeqGraphMED(StreamClassifier):
         return uncertainty.CONDITIONED
 
     def _uncertainty(self, points: Points) -> Uncertainty:
-        return uncertainty_in_graph(self, points)
+        return uncertainty_in_graph(self, points, self._state.scaled(points))

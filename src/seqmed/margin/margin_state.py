@@ -202,12 +202,18 @@ def learn_part(
 
 
 def find_labels(
-    state: MarginState, points: Points, codes: Indices | None, parameters: MarginParameters
+    state: MarginState,
+    points: Points,
+    codes: Indices | None,
+    parameters: MarginParameters,
+    *,
+    required: bool = True,
 ) -> Mask:
     """Return a mask of the rows of the window whose labels are to be retracted.
 
     The rows of the window equal ``points``, and have the classes ``codes`` unless this is None. If
     several rows equal a point, the newest one is found; a point that occurs twice is found twice.
+    A point that is not found is refused if ``required``, and left out otherwise.
     """
     if parameters.averaging:
         raise ValueError(
@@ -221,7 +227,7 @@ def find_labels(
         fitting = equal[~found[equal]]
         if codes is not None:
             fitting = fitting[classes[fitting] == codes[row]]
-        if not fitting.size:
+        if not fitting.size and required:
             budget = "" if parameters.budget is None else f"budget={parameters.budget}, "
             raise ValueError(
                 f"row {row} of X is not among the {window.size} labeled rows in the window "
@@ -230,7 +236,7 @@ def find_labels(
                 "other rows are frozen. To keep all rows, start a new model with window=None, "
                 "lag=None and budget=None."
             )
-        found[fitting[-1]] = True
+        found[fitting[-1:]] = True
     return found
 
 

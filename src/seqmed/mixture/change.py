@@ -6,8 +6,12 @@ statistic of a division is the difference of the two error rates in units of its
 error of the newer rows is not counted, as the normal approximation fails where errors are rare.
 
 Errors that come in groups look like a change, but the labels before the group stay valid. Only the
-next labels can tell. The state with the new start and the state without it predict them before they
-learn them, and the new start is revoked if it predicts them worse.
+next labels can tell. So a new start does not replace the state: both learn, and both predict. Their
+probabilities are mixed, with the weight and the temperatures that predict best the labeled rows
+since the change. A state whose weight becomes small is dropped.
+
+The rows between the change and its alarm count too. The new start was fitted on them, so it is
+given the class frequencies of the other rows there.
 """
 
 from __future__ import annotations
@@ -16,13 +20,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqmed.numeric.arrays import Mask
+from seqmed.mixture.pool import (
+    Recorded,
+    best_temperature,
+    log_probabilities,
+    mixture_weights,
+    normalised,
+)
+from seqmed.numeric.arrays import Array, Indices, Mask
 
 # Largest number of labeled rows in the record.
 RECORD = 300
 # Rows at least on both sides of a division, and standard errors from which on it is a change. The
 # threshold is high because all divisions are tested at every batch.
-SMALLEST_SIDE, SIGNIFICANT = 15, 3.5
+SMALLEST_SIDE, SIGNIFICANT = 20, 4.5
 # Labels at least since a change.
 FEWEST_LABELS = 5
 
@@ -68,25 +79,43 @@ def find_change(wrong: Mask, n_searched: int = RECORD) -> Change | None:
     return Change(int(newer[best]), float(before[best]), float(after[best]))
 
 
-# The trial ends if the numbers of errors differ by this many standard errors, and by this many
-# errors at least.
-DECISIVE, FEWEST_ERRORS = 1.5, 3
-# The trial ends after this many labels; the state with fewer errors is kept, the new one if equal.
-LONGEST = 100
+# Pseudo-counts of both states of a trial.
+TRIAL_COUNTS = np.array([2.0, 2.0])
+# A state with a smaller weight is dropped, and the one with the smaller weight after this many
+# labels.
+SMALLEST_WEIGHT, LONGEST = 0.05, 100
 
 
-def compare(wrong: Mask, wrong_before: Mask, n_labels: int) -> bool | None:
-    """Return whether the new start is kept; None if the trial goes on.
+def weigh_start(before: Array, after: Array, record: Recorded) -> tuple[float, Array]:
+    """Return the weight of a new start, and the temperatures (2,) of both states.
 
     Parameters
     ----------
-    wrong, wrong_before : (m,) labels since the new start that are predicted wrongly, with and
-        without it.
-    n_labels : number of labels since the new start.
+    before, after : (r, K) probabilities of the state without the new start, and of the new start,
+        for the labeled rows since the change.
+    record : these rows; their own probabilities are not used.
     """
-    more = int(wrong.sum()) - int(wrong_before.sum())
-    # the standard error of a difference of paired errors
-    error = np.sqrt(np.count_nonzero(wrong != wrong_before))
-    if abs(more) >= max(FEWEST_ERRORS, DECISIVE * error) or n_labels >= LONGEST:
-        return more <= 0
-    return None
+    both = np.stack([before, after], axis=1)
+    logs = log_probabilities(record._replace(probabilities=both))
+    temperatures = np.array([best_temperature(logs[:, state], record) for state in range(2)])
+    logs = normalised(temperatures[:, None] * logs)
+    chosen = np.exp(logs[np.arange(record.codes.size), :, record.codes])
+    weights = mixture_weights(chosen, record.weights, TRIAL_COUNTS)
+    return float(weights[1]), temperatures
+
+
+def class_frequencies(codes: Indices, known: Mask) -> Array:
+    """Return the class frequencies (n, K) of the other n - 1 rows, for every row.
+
+    Every known class has half a row more, so that no frequency is 0.
+    """
+    own = np.eye(known.shape[1])[codes]
+    counts = np.where(known, own.sum(axis=0) - own + 0.5, 0.0)
+    return np.asarray(counts / counts.sum(axis=1, keepdims=True))
+
+
+def is_decided(weight: float, n_labels: int) -> bool | None:
+    """Return whether a new start is kept after ``n_labels`` labels; None if the trial goes on."""
+    if min(weight, 1.0 - weight) >= SMALLEST_WEIGHT and n_labels < LONGEST:
+        return None
+    return weight >= 0.5

@@ -86,3 +86,38 @@ def best_octave(margins: Array, weights: Array) -> tuple[float, float]:
             if found < lowest:
                 lowest, octave = found, trial
     return lowest, octave
+
+
+@compiled(nogil=True)
+def mixture_weights(
+    likelihoods: Array, row_weights: Array, counts: Array, precision: float, steps: int
+) -> Array:
+    """Return the weights (M,) of fixed components, by expectation maximisation.
+
+    It begins at the pseudo-counts, so that the result does not depend on earlier ones.
+
+    Parameters
+    ----------
+    likelihoods : (r, M) > 0, likelihood of every row under every component.
+    row_weights : (r,) weights of the rows.
+    counts : (M,) > 0, pseudo-counts of the components.
+    precision, steps : it ends if no weight moves by more than the precision, or after the steps.
+    """
+    n_rows, n_members = likelihoods.shape
+    weights = counts / counts.sum()
+    total = counts.sum() + row_weights.sum()
+    for _ in range(steps):
+        sums = counts.copy()
+        for row in range(n_rows):
+            mean = 0.0
+            for member in range(n_members):
+                mean += weights[member] * likelihoods[row, member]
+            for member in range(n_members):
+                share = weights[member] * likelihoods[row, member] / mean
+                sums[member] += row_weights[row] * share
+        sums /= total
+        moved = np.abs(sums - weights).max()
+        weights = sums
+        if moved <= precision:
+            break
+    return weights

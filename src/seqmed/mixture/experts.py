@@ -1,254 +1,295 @@
-"""Experts that are fitted on the last labeled rows: they suit linear boundaries and drift.
+"""Refitted experts: classifiers of scikit-learn that are fitted again as labels arrive.
 
-A refitted expert learns from the last `WINDOW` labeled rows only. It therefore follows a stream
-that changes. It is fitted less often while its weight is 0, which saves time. `REFITTED` lists the
-kinds.
+Every expert is fitted on all labeled rows that are kept (`seqmed.mixture.labeled_rows`). It is
+fitted again if enough labels are new, and less often while its weight is small. It returns
+probabilities over the known classes; `seqmed.mixture.pool` weights them. To add an expert, add it
+to `default_experts`.
+
+An expert that fails is left out, with one warning, until the next fit succeeds.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
-
-from seqmed.classes import moved
-from seqmed.mixture.change import RECORD
-from seqmed.numeric.arrays import (
-    Array,
-    Indices,
-    Points,
-    no_indices,
-    no_rows,
-    row_norms_squared,
-    stack,
-    take_rows,
+from scipy.special import expit, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
 )
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.validation import has_fit_parameter
+
+from seqmed.mixture.labeled_rows import LabeledRows
+from seqmed.numeric.arrays import Array, Indices, Points, no_indices
+from seqmed.numeric.execution import callers_level
 from seqmed.numeric.expectations import expect, expect_shape
 
-
-class RecentRows(NamedTuple):
-    """The last labeled rows, oldest first.
-
-    Attributes
-    ----------
-    points : (r, p).
-    codes : (r,) their classes.
-    weights : (r,) their weights.
-    """
-
-    points: Points
-    codes: Indices
-    weights: Array
-
-    def validate(self) -> None:
-        """Raise a ValueError if the arrays are not of the same rows."""
-        expect_shape(self, (self.points.shape[0],), "codes", "weights")
-        expect((self.codes >= 0).all(), "classes >= 0")
-
-    @property
-    def size(self) -> int:
-        """Number of rows."""
-        return self.codes.size
-
-    def add(self, points: Points, codes: Indices, weights: Array) -> RecentRows:
-        """Return the newest `RECORD` rows after some more."""
-        return RecentRows(
-            stack(self.points, points)[-RECORD:],
-            np.append(self.codes, codes)[-RECORD:].astype(np.intp),
-            np.append(self.weights, weights)[-RECORD:],
-        )
-
-    def take(self, rows: NDArray[np.bool_]) -> RecentRows:
-        """Return some of the rows, by a mask."""
-        return RecentRows(*(take_rows(each, rows) for each in self))
-
-    def with_classes(self, places: Indices) -> RecentRows:
-        """Return the rows with old class c at ``places[c]``; those of -1 are dropped."""
-        codes = places[self.codes]
-        return self._replace(codes=codes).take(codes >= 0)
+# An expert is fitted again if this fraction of the labels is new, with fewer than `MANY_LABELS`
+# labels and with more, and `FEWEST_NEW` labels at least.
+GROWTH, GROWTH_OF_MANY, MANY_LABELS, FEWEST_NEW = 0.15, 0.3, 1000, 4
+# An expert of a smaller weight is fitted again when the labels have doubled.
+SMALL_WEIGHT = 0.05
+# The smallest probability of a class: forests return zeros.
+FLOOR = 1e-6
+# Boosting needs many labels, and takes long with many classes.
+BOOSTING_LABELS, BOOSTING_CLASSES = 1000, 3
+# Number of trees of the default forests.
+N_TREES = 100
+# Rows of a new fit on which its probabilities are tried.
+TRIED = 8
 
 
-def no_recent_rows(points: Points) -> RecentRows:
-    """Return no rows, of the format of ``points``."""
-    return RecentRows(no_rows(points), np.zeros(0, dtype=np.intp), np.zeros(0))
+class StandardisedLogisticRegression(ClassifierMixin, BaseEstimator):
+    """Logistic regression with standardised columns.
 
-
-# Largest number of labeled rows that an expert is fitted on.
-WINDOW = 150
-# An expert is fitted again if this fraction of the rows is new: while it is used, and otherwise.
-SHARE_USED, SHARE_UNUSED = 0.1, 0.3
-# Tolerance of the solver. A smaller one takes twice as long and gains less than 0.1 points.
-TOLERANCE = 0.01
-
-
-class RefittedExpert(Protocol):
-    """An expert that is fitted on the last labeled rows.
-
-    Attributes
-    ----------
-    name : its name in reports.
-    n_new : number of labels since the last fit.
-    """
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def n_new(self) -> int: ...
-
-    def fit(self, recent: RecentRows, n_classes: int) -> RefittedExpert:
-        """Return the expert fitted on some rows."""
-
-    def wait(self, n_new: int) -> RefittedExpert:
-        """Return the expert with this number of labels since its last fit."""
-
-    def scores(self, points: Points) -> Array:
-        """Return scores (m, K); all 0 if it has not been fitted."""
-
-    def summed_size(self, points: Points) -> float:
-        """Return the root mean square of the sum of ``|term|`` over the terms of a score."""
-
-    def with_classes(self, places: Indices, n_classes: int) -> RefittedExpert:
-        """Return the expert with class c moved to ``places[c]`` of ``n_classes``; -1 drops it."""
-
-
-@dataclass(frozen=True)
-class LinearExpert:
-    """Softmax regression with an L2 penalty.
-
-    The rows are centred and divided by one number, so that the penalty does not depend on their
-    unit. Sparse rows are not centred.
+    Columns of only 0 and 1 are left as they are. Sparse rows are not centred, and only columns that
+    occur are used.
 
     Parameters
     ----------
-    columns : (c,) columns that are used: all, or those of sparse rows that are not 0 everywhere.
-    coef : (K, c) coefficients.
-    intercept : (K,) intercepts.
-    fitted : (K,) 1 for the classes of the rows it was fitted on; other classes get the smallest
-        score.
-    n_new : number of labels since the last fit.
+    C : float > 0, default=1.0
+        Inverse of the strength of the L2 penalty.
     """
 
-    columns: Indices
-    coef: Array
-    intercept: Array
-    fitted: Array
-    n_new: int
+    def __init__(self, C: float = 1.0) -> None:
+        self.C = C
 
-    name = "linear"
+    def fit(self, X: Points, y: Indices, sample_weight: Array) -> StandardisedLogisticRegression:
+        """Fit on rows (n, p) with classes (n,) and weights (n,)."""
+        self.columns_, self.mean_, self.scale_ = column_standards(X)
+        self.model_ = LogisticRegression(C=self.C, tol=1e-3, max_iter=300)
+        self.model_.fit(self._standardised(X), y, sample_weight)
+        self.classes_ = self.model_.classes_
+        return self
 
-    def fit(self, recent: RecentRows, n_classes: int) -> LinearExpert:
-        """Return the expert fitted on some rows; not fitted if they have fewer than two classes."""
-        present = np.unique(recent.codes)
-        unfitted = no_linear_expert().with_classes(no_indices(), n_classes)
-        if present.size < 2:
-            return unfitted
-        points, columns, mean, scale = standardised(recent.points)
-        if not 0.0 < scale < np.inf:
-            return unfitted
-        model = LogisticRegression(tol=TOLERANCE)
-        with warnings.catch_warnings():  # of a slow solver, or of few labels with many classes
-            warnings.simplefilter("ignore")
-            model.fit(points, recent.codes, recent.weights)
-        found, intercepts = model.coef_, model.intercept_
-        if present.size == 2:  # one row of coefficients for two classes
-            found, intercepts = (
-                np.outer([-0.5, 0.5], found),
-                np.outer([-0.5, 0.5], intercepts)[:, 0],
-            )
-        coef, intercept, fitted = np.zeros((n_classes, columns.size)), *np.zeros((2, n_classes))
-        coef[present], intercept[present], fitted[present] = found / scale, intercepts, 1.0
-        intercept -= coef @ mean
-        finite = np.isfinite(coef).all() and np.isfinite(intercept).all()
-        return LinearExpert(columns, coef, intercept, fitted, 0) if finite else unfitted
+    def predict_proba(self, X: Points) -> Array:
+        """Return the probabilities of ``classes_``, (n, K)."""
+        probabilities: Array = self.model_.predict_proba(self._standardised(X))
+        return probabilities
 
-    def wait(self, n_new: int) -> LinearExpert:
-        return replace(self, n_new=n_new)
+    def _standardised(self, X: Points) -> Points:
+        if self.columns_.size < X.shape[1]:
+            X = X[:, self.columns_]
+        return X / self.scale_ if sp.issparse(X) else (X - self.mean_) / self.scale_
 
-    def scores(self, points: Points) -> Array:
-        fitted = self.fitted > 0
-        if not fitted.any():
-            return np.zeros((points.shape[0], fitted.size))
-        if self.columns.size < points.shape[1]:
-            points = points[:, self.columns]
-        scores = np.asarray(points @ self.coef.T + self.intercept)
-        scores[:, ~fitted] = scores[:, fitted].min(axis=1, keepdims=True)
-        return scores
 
-    def summed_size(self, points: Points) -> float:
-        if not self.fitted.any():
-            return 0.0
-        # by the inequality of Cauchy and Schwarz
-        size = np.sqrt(row_norms_squared(points).mean() * row_norms_squared(self.coef).max())
-        return float(size + np.abs(self.intercept).max())
+def column_standards(points: Points) -> tuple[Indices, Array, Array]:
+    """Return the columns (c,) of rows that are used, their means (c,) and deviations (c,).
 
-    def with_classes(self, places: Indices, n_classes: int) -> LinearExpert:
-        return replace(
-            self,
-            coef=np.ascontiguousarray(moved(self.coef.T, places, n_classes).T),
-            intercept=moved(self.intercept, places, n_classes),
-            fitted=moved(self.fitted, places, n_classes),
-        )
+    Columns that are constant have the deviation 1, and columns of only 0 and 1 are not changed.
+    """
+    if sp.issparse(points):
+        columns = np.unique(points.indices).astype(np.intp)
+        points = points[:, columns]
+        deviations = np.sqrt(np.asarray(points.power(2).mean(axis=0)).ravel())
+        binary = np.asarray((abs(points.power(2) - points)).max(axis=0).toarray()).ravel() == 0
+        mean = np.zeros(columns.size)
+    else:
+        columns = np.arange(points.shape[1])
+        mean, deviations = points.mean(axis=0), points.std(axis=0)
+        binary = ((points == 0) | (points == 1)).all(axis=0)
+    usable = (deviations > 0) & np.isfinite(deviations) & ~binary
+    return columns, np.where(binary, 0.0, mean), np.where(usable, deviations, 1.0)
+
+
+def default_experts() -> dict[str, BaseEstimator]:
+    """Return the default experts by name."""
+    return {
+        "logistic": StandardisedLogisticRegression(),
+        "extra_trees": ExtraTreesClassifier(N_TREES),
+        "random_forest": RandomForestClassifier(N_TREES),
+        "boosting": HistGradientBoostingClassifier(),
+    }
+
+
+def named_experts(given: Sequence[BaseEstimator]) -> dict[str, BaseEstimator]:
+    """Return classifiers by name: that of their class in lower case, numbered if repeated."""
+    kinds = [type(each).__name__.lower() for each in given]
+    return {
+        kind if kinds.count(kind) == 1 else f"{kind}_{kinds[: place + 1].count(kind)}": each
+        for place, (kind, each) in enumerate(zip(kinds, given, strict=True))
+    }
+
+
+class Fit(NamedTuple):
+    """A fitted classifier, and what it was fitted on.
+
+    Attributes
+    ----------
+    classifier : the fitted classifier; None in a model file.
+    present : (c,) the classes of its rows, in order.
+    numbers, weights : (n,) the numbers and the weights of its rows in `LabeledRows`.
+    seed : its seed.
+    """
+
+    classifier: FittedClassifier | None
+    present: Indices
+    numbers: Indices
+    weights: Array
+    seed: int
 
     def validate(self) -> None:
         """Raise a ValueError if the arrays do not fit together."""
-        expect_shape(self, (self.fitted.size,), "fitted", "intercept")
-        expect_shape(self, (self.fitted.size, *self.columns.shape), "coef")
-        expect((np.diff(self.columns, prepend=-1) > 0).all(), "distinct columns in order")
+        expect_shape(self, self.numbers.shape, "weights")
+        expect(0 <= self.seed < 2**32 and (self.weights > 0).all(), "a seed and weights > 0")
+        expect((np.diff(self.numbers, prepend=-1) > 0).all(), "numbers in order")
+
+    def for_file(self) -> Fit:
+        """Return the fit without its classifier, which is fitted again when a file is loaded."""
+        return self._replace(classifier=None)
 
 
-def standardised(points: Points) -> tuple[Points, Indices, Array, float]:
-    """Return rows that are centred, unless they are sparse, and divided by one number.
+class FittedClassifier:
+    """A fitted classifier of scikit-learn, with its probabilities in one form.
 
-    Further, the used columns (c,), their means (c,), and that number: the root mean square of all
-    entries; 0 or infinity if the rows cannot be divided by it.
+    Parameters
+    ----------
+    model : the classifier.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
-        if sp.issparse(points):
-            columns = np.unique(points.indices).astype(np.intp)
-            points, mean = points[:, columns], np.zeros(columns.size)
-            squares = points.power(2)
-        else:
-            columns, mean = np.arange(points.shape[1]), points.mean(axis=0)
-            points = points - mean
-            squares = np.square(points)
-        scale = float(np.sqrt(squares.mean())) if columns.size else 0.0
-        usable = 0.0 < scale < np.inf
-        return points / scale if usable else points, columns, mean, scale
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def probabilities(self, points: Points) -> Array:
+        """Return the probabilities (m, c) of its classes."""
+        model = self.model
+        if type(model) in (ExtraTreesClassifier, RandomForestClassifier):
+            return forest_probabilities(model, points)
+        if hasattr(model, "predict_proba"):
+            return np.asarray(model.predict_proba(points), dtype=np.float64)
+        scores = np.asarray(model.decision_function(points), dtype=np.float64)
+        if scores.ndim == 1:
+            return np.column_stack([expit(-scores), expit(scores)])
+        return np.asarray(softmax(scores, axis=1))
 
 
-def no_linear_expert() -> LinearExpert:
-    """Return an expert that has not been fitted."""
-    return LinearExpert(no_indices(), np.zeros((0, 0)), np.zeros(0), np.zeros(0), 0)
+def forest_probabilities(forest: Any, points: Points) -> Array:
+    """Return the mean of the probabilities of the trees, (m, c); without a pool of threads."""
+    rows = points.astype(np.float32)
+    total: Array = forest.estimators_[0].tree_.predict(rows)
+    for tree in forest.estimators_[1:]:
+        total += tree.tree_.predict(rows)
+    return total.reshape(rows.shape[0], -1)[:, : forest.n_classes_] / len(forest.estimators_)
 
 
-# The refitted experts of a mixture, in the order in which they are added.
-REFITTED: list[Callable[[], RefittedExpert]] = [no_linear_expert]
+@dataclass(frozen=True)
+class Expert:
+    """A refitted expert.
 
-
-def is_due(n_new: int, n_rows: int, *, used: bool) -> bool:
-    """Whether an expert with ``n_new`` labels since its last fit is fitted again.
-
-    ``n_rows`` is the number of rows that it would be fitted on, and ``used`` whether it has a
-    weight in the mixture.
+    Parameters
+    ----------
+    name : its name in reports.
+    template : the classifier that is cloned and fitted.
+    fit : its last fit; None before the first, or if the last one failed.
+    n_new : labels since its last fit.
+    failed : whether the last fit failed.
     """
-    return n_new >= max(1.0, (SHARE_USED if used else SHARE_UNUSED) * n_rows)
+
+    name: str
+    template: BaseEstimator
+    fit: Fit | None = None
+    n_new: int = 0
+    failed: bool = False
+
+    def probabilities(self, points: Points, known: Array) -> Array:
+        """Return probabilities (m, K), uniform without a fit.
+
+        ``known`` (K,) is the mask of the known classes. A known class without a row in the last fit
+        has the smallest probability of the others.
+        """
+        shares = known / known.sum()
+        if self.fit is None or self.fit.classifier is None:
+            return np.tile(shares, (points.shape[0], 1))
+        found = self.fit.classifier.probabilities(points)
+        if found.shape != (points.shape[0], self.fit.present.size):
+            raise ValueError(f"its probabilities have the shape {found.shape}")
+        if not np.isfinite(found).all():
+            raise ValueError("its probabilities are not finite")
+        full = np.tile(found.min(axis=1, keepdims=True), (1, known.size))
+        full[:, self.fit.present] = found
+        return floored(full, known)
+
+    def is_due(self, n_labels: int, weight: float) -> bool:
+        """Whether the expert is fitted again; ``weight`` is its weight in the pool."""
+        if self.fit is None:
+            return self.n_new >= (FEWEST_NEW if self.failed else 1)
+        growth = GROWTH if n_labels < MANY_LABELS else GROWTH_OF_MANY
+        needed = max(FEWEST_NEW, growth * n_labels)
+        if weight < SMALL_WEIGHT:
+            needed = max(needed, self.fit.numbers.size)
+        return self.n_new >= needed
+
+    def refitted(self, rows: LabeledRows, weights: Array, seed: int) -> Expert:
+        """Return the expert fitted on some rows with weights (n,)."""
+        present = np.unique(rows.codes)
+        waiting = replace(self, fit=None, n_new=0)
+        too_few = self.name == "boosting" and (
+            rows.size < BOOSTING_LABELS or present.size > BOOSTING_CLASSES
+        )
+        if present.size < 2 or too_few:
+            return waiting
+        try:
+            classifier = fitted(self.template, rows, weights, seed)
+            if not np.array_equal(classifier.model.classes_, present):
+                raise ValueError(f"its classes_ are {classifier.model.classes_}")
+            fit = Fit(classifier, present, rows.numbers, weights, seed)
+            made = replace(self, fit=fit, n_new=0, failed=False)
+            made.probabilities(rows.points[:TRIED], np.ones(present.max() + 1))
+        except Exception as error:  # of a classifier of somebody else
+            if not self.failed:
+                warn_of_failure(self.name, error)
+            return replace(waiting, failed=True)
+        return made
+
+    def with_classes(self, places: Indices) -> Expert:
+        """Return the expert with class c moved to ``places[c]``; -1 drops it."""
+        if self.fit is None:
+            return self
+        return replace(self, fit=self.fit._replace(present=places[self.fit.present]))
+
+    def restored(self, rows: LabeledRows) -> Expert:
+        """Return the expert of a model file, fitted on the same rows of ``rows`` as before."""
+        if self.fit is None:
+            return self
+        used = rows.take(np.searchsorted(rows.numbers, self.fit.numbers))
+        classifier = fitted(self.template, used, self.fit.weights, self.fit.seed)
+        return replace(self, fit=self.fit._replace(classifier=classifier))
 
 
-def training_rows(recent: RecentRows, class_weights: Array, *, balanced: bool) -> RecentRows:
-    """Return the rows that experts are fitted on: the last `WINDOW` labeled rows, weighted.
+def fitted(
+    template: BaseEstimator, rows: LabeledRows, weights: Array, seed: int
+) -> FittedClassifier:
+    """Return a clone of a classifier fitted on some rows; without weights if it takes none."""
+    model: Any = clone(template)
+    if "random_state" in (parameters := model.get_params(deep=False)):
+        if parameters["random_state"] is None:
+            model.set_params(random_state=seed)
+    weighted = {"sample_weight": weights} if has_fit_parameter(model, "sample_weight") else {}
+    with warnings.catch_warnings():  # of a slow solver, or of few labels with many classes
+        warnings.simplefilter("ignore")
+        return FittedClassifier(model.fit(rows.points, rows.codes, **weighted))
 
-    ``class_weights`` (K,) are factors of the weights. If ``balanced``, all classes have the same
-    total weight before.
-    """
-    recent = RecentRows._make(each[-WINDOW:] for each in recent)
-    codes, weights = recent.codes, recent.weights
-    if balanced and codes.size:
-        totals = np.bincount(codes, weights, minlength=class_weights.size)
-        weights = weights * (totals.sum() / np.count_nonzero(totals) / totals[codes])
-    return recent._replace(weights=weights * class_weights[codes])
+
+def warn_of_failure(name: str, error: Exception) -> None:
+    """Warn that an expert is left out."""
+    warnings.warn(
+        f"the expert {name!r} is left out until its next fit succeeds: {type(error).__name__}: "
+        f"{error}. Expected a classifier with fit, and predict_proba or decision_function: "
+        "correct it, or leave it out of experts.",
+        RuntimeWarning,
+        stacklevel=callers_level(),
+    )
+
+
+def floored(probabilities: Array, known: Array) -> Array:
+    """Return probabilities (m, K) of at least `FLOOR` for known classes, normalised; 0 for others."""
+    found = np.where(known > 0, np.maximum(probabilities, FLOOR), 0.0)
+    return found / found.sum(axis=1, keepdims=True)

@@ -13,14 +13,15 @@ cross-entropy of ``softmax(T S)`` on the record plus ``(log2 T)^2``, in nats, fo
 ``S = (1 - w) F / sigma_F + w V / sigma_V``. w is the mean of a grid of weights under the posterior
 ``p(w) ~ exp(-J(w) - WEIGHT_PRIOR w)``.
 
-Further experts are added one after the other by the same rule: S becomes ``(1 - v) S + v L /
-sigma_L`` for the score L of the next expert. If 0 is the most probable weight, v is 0.
+The linear expert is added by the same rule: S becomes ``(1 - v) S + v L / sigma_L`` for its score
+L. If 0 is the most probable weight, v is 0.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from seqmed.classes import Rows
 from seqmed.graph.kept_rows import Lists, empty_lists
 from seqmed.margin import margin_state
 from seqmed.mixture.mixture_state import (
@@ -29,8 +30,11 @@ from seqmed.mixture.mixture_state import (
     ScoreRecord,
     ScoreScales,
     class_factors,
+    core_probabilities,
     expert_scores,
+    member_probabilities,
 )
+from seqmed.mixture.pool import pooled
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, no_indices, take_rows
 
 # Number of unlabeled rows on which the scales of the scores are measured.
@@ -47,21 +51,22 @@ SINGLE, DOUBLE = float(np.finfo(np.float32).eps), float(np.finfo(np.float64).eps
 LARGEST_SINGLE_ERROR, LARGEST_DOUBLE_ERROR = 1e-2, 1e-9
 
 
-def recorded(
-    state: MixtureState, points: Points, codes: Indices, weights: Array, *, late: bool
-) -> ScoreRecord:
+def recorded(state: MixtureState, rows: Rows, scaled: Points, *, late: bool) -> ScoreRecord:
     """Return the record with the scores of labeled rows by all experts before learning.
 
-    ``late`` is whether the rows may already be kept as unlabeled rows.
+    ``scaled`` are the points of the rows, divided by the scales of the columns, and ``late`` is
+    whether they may already be kept as unlabeled rows.
     """
-    usable = state.score_scales.compared[codes]
+    usable = state.score_scales.compared[rows.codes]
     if not usable.any():
         return state.record
-    points, codes, weights = take_rows(points, usable), codes[usable], weights[usable]
-    neighbours = left_out_neighbours(state, points, no_indices()) if late else None
-    scores = expert_scores(state, points, neighbours=neighbours)
+    rows, scaled = rows.take(usable), take_rows(scaled, usable)
+    neighbours = left_out_neighbours(state, scaled, no_indices()) if late else None
+    scores = expert_scores(state, scaled, neighbours=neighbours)
     finite = np.isfinite(scores).all(axis=(1, 2))
-    return state.record.add(scores[finite], state.score_scales, codes[finite], weights[finite])
+    rows, scores = rows.take(finite), scores[finite]
+    found = member_probabilities(state, rows.points, scores)
+    return state.record.add(scores, found, state.score_scales, rows.codes, rows.weights)
 
 
 def left_out_neighbours(state: MixtureState, points: Points, slots: Indices) -> Lists:
@@ -104,8 +109,8 @@ def measured_scales_of(state: MixtureState, slots: Indices) -> ScoreScales:
     counts = np.where(state.counts.seen, counts, 0.0)
     record, points = state.record, state.probes
     newest = slice(max(0, record.size - max(0, PROBES - points.shape[0])), None)
-    margin, graph = record.margin[newest, None], record.graph[newest, None]
-    scores = np.concatenate([margin, graph, record.refitted[newest]], axis=1)
+    experts = (record.margin, record.graph, record.linear)
+    scores = np.stack([each[newest] for each in experts], axis=1)
     if points.shape[0]:
         neighbours = left_out_neighbours(state, points, slots)
         scores = np.concatenate([expert_scores(state, points, neighbours=neighbours), scores])
@@ -114,24 +119,24 @@ def measured_scales_of(state: MixtureState, slots: Indices) -> ScoreScales:
 
 
 def summed_sizes(state: MixtureState) -> Array:
-    """Return the root mean square of the sum of ``|term|`` over the terms of a score, (2 + E,).
+    """Return the root mean square of the sum of ``|term|`` over the terms of a score, (3,).
 
     It is that of the last unlabeled or labeled rows. The scores of the graph are shares of 1.
     """
-    points = state.probes if state.probes.shape[0] else state.recent.points[-PROBES:]
-    sizes = np.zeros(2 + len(state.refitted))
-    sizes[1] = 1.0
-    if points.shape[0]:
-        with np.errstate(over="ignore", invalid="ignore"):
-            sizes[0] = margin_state.summed_size(state.margin, points)
-            sizes[2:] = [expert.summed_size(points) for expert in state.refitted]
-    return sizes
+    points = state.probes
+    if not points.shape[0]:
+        points = state.scaled(state.labels.newest(PROBES).points)
+    if not points.shape[0]:
+        return np.array([0.0, 1.0, 0.0])
+    with np.errstate(over="ignore", invalid="ignore"):
+        margin = margin_state.summed_size(state.margin, points)
+        return np.array([margin, 1.0, state.linear.summed_size(points)])
 
 
 def measured_score_scales(
     scores: Array, counts: Array, by_counts: bool, sizes: Array
 ) -> ScoreScales:
-    """Return the scales of scores (m, 2 + E, K) with summed sizes (2 + E,)."""
+    """Return the scales of scores (m, 3, K) with summed sizes (3,)."""
     known = counts > 0
     factors = class_factors(counts, by_counts)
 
@@ -142,7 +147,7 @@ def measured_score_scales(
         counts,
         np.array([measured(scores[:, 0] * f, sizes[0] * f.max(initial=0.0)) for f in factors]),
         scale_of(scores[:, 1, known], SINGLE * sizes[1], LARGEST_SINGLE_ERROR),
-        np.array([measured(scores[:, place], sizes[place]) for place in range(2, sizes.size)]),
+        measured(scores[:, 2], sizes[2]),
     )
 
 
@@ -210,9 +215,8 @@ def choose(record: ScoreRecord, by_counts: bool, weight: float | None, class_pri
     class_prior : whether class priors may be used.
     """
     grid = WEIGHTS if weight is None else np.array([weight])
-    none = (0.0,) * record.refitted.shape[1]
     if not record.size:
-        return Choice(FIRST_WEIGHT if weight is None else weight, 1.0, 0, none)
+        return Choice(FIRST_WEIGHT if weight is None else weight, 1.0, 0, 0.0)
     factors = class_factors(record.counts, by_counts)
     graph = record.graph / record.graph_scales[:, None]
     place, lowest = 0, np.inf
@@ -226,16 +230,13 @@ def choose(record: ScoreRecord, by_counts: bool, weight: float | None, class_pri
         if not exponent or smallest < lowest - (PRIOR_GUARD if place == 0 else 0.0):
             place, lowest, (costs, octaves) = exponent, smallest, found
     chosen = mean_weight(costs) if weight is None else weight
-    choice = Choice(chosen, 2.0 ** float(np.interp(chosen, grid, octaves)), place, none)
-    if weight is None:
-        for expert in range(len(none)):
-            choice = with_expert(choice, expert, record, factors[place])
-    return choice
+    choice = Choice(chosen, 2.0 ** float(np.interp(chosen, grid, octaves)), place, 0.0)
+    return with_linear(choice, record, factors[place]) if weight is None else choice
 
 
-def with_expert(choice: Choice, expert: int, record: ScoreRecord, factor: Array) -> Choice:
-    """Return the choice with a weight for one more expert, 0 unless the record favours it."""
-    scores = record.refitted[:, expert] / record.refitted_scales[:, expert, None]
+def with_linear(choice: Choice, record: ScoreRecord, factor: Array) -> Choice:
+    """Return the choice with a weight of the linear expert, 0 unless the record favours it."""
+    scores = record.linear / record.linear_scales[:, None]
     if not scores.any():
         return choice
     before = record_scores(record, choice, factor)
@@ -243,12 +244,11 @@ def with_expert(choice: Choice, expert: int, record: ScoreRecord, factor: Array)
     if not (costs + WEIGHT_PRIOR * WEIGHTS).argmin():
         return choice
     weight = mean_weight(costs)
-    refitted = tuple((1.0 - weight) * each for each in choice.refitted)
     return Choice(
         (1.0 - weight) * choice.weight,
         2.0 ** float(np.interp(weight, WEIGHTS, octaves)),
         choice.exponent,
-        (*refitted[:expert], weight, *refitted[expert + 1 :]),
+        weight,
     )
 
 
@@ -282,15 +282,21 @@ def record_scores(record: ScoreRecord, choice: Choice, factor: Array) -> Array:
     margin = record.margin * factor / record.margin_scales[:, choice.exponent, None]
     total = choice.weights[0] * margin
     total += choice.weight / record.graph_scales[:, None] * record.graph
-    shares = np.array(choice.refitted) / record.refitted_scales
-    return np.asarray(total + np.einsum("re,rek->rk", shares, record.refitted))
+    total += choice.linear / record.linear_scales[:, None] * record.linear
+    return np.asarray(total)
+
+
+def record_probabilities(state: MixtureState) -> Array:
+    """Return the probabilities (r, K) of the rows of the record, as they are mixed now."""
+    record, choice, known = state.record, state.choice, state.record.counts > 0
+    if state.has_pool:
+        return pooled(np.where(known[:, None], record.probabilities, 0.0), state.pool)
+    factor = class_factors(record.counts, state.by_counts)[choice.exponent]
+    return core_probabilities(choice.temperature * record_scores(record, choice, factor), known)
 
 
 def wrong_rows(state: MixtureState) -> Mask:
-    """Return the rows of the record that the mixture predicts wrongly, (r,)."""
-    record, choice = state.record, state.choice
-    if not record.size:
+    """Return the rows of the record that are predicted wrongly, as they are mixed now, (r,)."""
+    if not state.record.size:
         return np.zeros(0, dtype=bool)
-    factor = class_factors(record.counts, state.by_counts)[choice.exponent]
-    scores = np.where(record.counts > 0, record_scores(record, choice, factor), -np.inf)
-    return np.asarray(scores.argmax(axis=1) != record.codes)
+    return np.asarray(record_probabilities(state).argmax(axis=1) != state.record.codes)

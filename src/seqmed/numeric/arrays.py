@@ -103,6 +103,15 @@ def row_keys(points: Points) -> list[Any]:
     ]
 
 
+def random_keys(numbers: NDArray[np.integer], seed: int) -> NDArray[np.uint64]:
+    """Return a pseudo-random key for every number (n,), by splitmix64."""
+    keys: NDArray[np.uint64] = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    keys += np.uint64(seed)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        keys = (keys ^ (keys >> np.uint64(shift))) * np.uint64(factor)
+    return keys ^ (keys >> np.uint64(31))
+
+
 def bytes_of(value: Any) -> int:
     """Return the total size in bytes of all nested arrays, each array counted once."""
     return sum(array.nbytes for array in distinct_arrays(value, {}).values())
