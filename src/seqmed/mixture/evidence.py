@@ -104,7 +104,7 @@ def mixture_weights(
     precision, steps : it ends if no weight moves by more than the precision, or after the steps.
     """
     n_rows, n_members = likelihoods.shape
-    weights = counts / counts.sum()
+    weights: Array = counts / counts.sum()
     total = counts.sum() + row_weights.sum()
     for _ in range(steps):
         sums = counts.copy()

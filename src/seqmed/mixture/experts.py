@@ -13,7 +13,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from importlib.metadata import version
+from numbers import Real
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,10 +27,11 @@ from sklearn.ensemble import (
     RandomForestClassifier,
 )
 from sklearn.linear_model import LogisticRegression
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import has_fit_parameter
 
 from seqmed.mixture.labeled_rows import LabeledRows
-from seqmed.numeric.arrays import Array, Indices, Points, no_indices
+from seqmed.numeric.arrays import Array, Indices, Mask, Points
 from seqmed.numeric.execution import callers_level
 from seqmed.numeric.expectations import expect, expect_shape
 
@@ -45,6 +48,11 @@ BOOSTING_LABELS, BOOSTING_CLASSES = 1000, 3
 N_TREES = 100
 # Rows of a new fit on which its probabilities are tried.
 TRIED = 8
+# Libraries that determine a fit, and the difference of probabilities that is not warned of.
+LIBRARIES = ("scikit-learn", "numpy", "scipy")
+SAME_PROBABILITY = 1e-6
+# Largest values of parameters of an expert in a model file: they bound time and memory of a fit.
+BOUNDS = {"n_estimators": 2000, "max_iter": 10_000, "n_neighbors": 1000, "max_leaf_nodes": 100_000}
 
 
 class StandardisedLogisticRegression(ClassifierMixin, BaseEstimator):
@@ -58,6 +66,10 @@ class StandardisedLogisticRegression(ClassifierMixin, BaseEstimator):
     C : float > 0, default=1.0
         Inverse of the strength of the L2 penalty.
     """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "C": [Interval(Real, 0.0, None, closed="neither")]
+    }
 
     def __init__(self, C: float = 1.0) -> None:
         self.C = C
@@ -199,15 +211,14 @@ class Expert:
     n_new: int = 0
     failed: bool = False
 
-    def probabilities(self, points: Points, known: Array) -> Array:
+    def probabilities(self, points: Points, known: Mask) -> Array:
         """Return probabilities (m, K), uniform without a fit.
 
         ``known`` (K,) is the mask of the known classes. A known class without a row in the last fit
         has the smallest probability of the others.
         """
-        shares = known / known.sum()
         if self.fit is None or self.fit.classifier is None:
-            return np.tile(shares, (points.shape[0], 1))
+            return np.tile(known / known.sum(), (points.shape[0], 1))
         found = self.fit.classifier.probabilities(points)
         if found.shape != (points.shape[0], self.fit.present.size):
             raise ValueError(f"its probabilities have the shape {found.shape}")
@@ -216,6 +227,12 @@ class Expert:
         full = np.tile(found.min(axis=1, keepdims=True), (1, known.size))
         full[:, self.fit.present] = found
         return floored(full, known)
+
+    def validate(self) -> None:
+        """Raise a ValueError if a fit could take too much time or memory."""
+        for name, value in self.template.get_params(deep=False).items():
+            bounded = name not in BOUNDS or value is None or value <= BOUNDS[name]
+            expect(bounded, f"{name} of an expert of at most {BOUNDS.get(name)}")
 
     def is_due(self, n_labels: int, weight: float) -> bool:
         """Whether the expert is fitted again; ``weight`` is its weight in the pool."""
@@ -242,7 +259,7 @@ class Expert:
                 raise ValueError(f"its classes_ are {classifier.model.classes_}")
             fit = Fit(classifier, present, rows.numbers, weights, seed)
             made = replace(self, fit=fit, n_new=0, failed=False)
-            made.probabilities(rows.points[:TRIED], np.ones(present.max() + 1))
+            made.probabilities(rows.points[:TRIED], np.ones(present.max() + 1, dtype=bool))
         except Exception as error:  # of a classifier of somebody else
             if not self.failed:
                 warn_of_failure(self.name, error)
@@ -269,13 +286,50 @@ def fitted(
 ) -> FittedClassifier:
     """Return a clone of a classifier fitted on some rows; without weights if it takes none."""
     model: Any = clone(template)
-    if "random_state" in (parameters := model.get_params(deep=False)):
-        if parameters["random_state"] is None:
-            model.set_params(random_state=seed)
+    if model.get_params(deep=False).get("random_state", seed) is None:
+        model.set_params(random_state=seed)
     weighted = {"sample_weight": weights} if has_fit_parameter(model, "sample_weight") else {}
     with warnings.catch_warnings():  # of a slow solver, or of few labels with many classes
         warnings.simplefilter("ignore")
         return FittedClassifier(model.fit(rows.points, rows.codes, **weighted))
+
+
+class Check(NamedTuple):
+    """Probabilities that show whether experts of a model file were fitted again as before.
+
+    Attributes
+    ----------
+    points : (m, p) rows.
+    probabilities : (m, E, K) probabilities of the experts.
+    versions : the libraries that fitted them.
+    """
+
+    points: Points
+    probabilities: Array
+    versions: str
+
+
+def check_of(experts: Sequence[Expert], points: Points, known: Mask) -> Check:
+    """Return the probabilities of the experts at some rows."""
+    found = np.stack([expert.probabilities(points, known) for expert in experts], axis=1)
+    versions = ", ".join(f"{each} {version(each)}" for each in LIBRARIES)
+    return Check(points, found, versions)
+
+
+def compare_checks(saved: Check, now: Check) -> None:
+    """Warn if experts that were fitted again have other probabilities than before."""
+    if saved.probabilities.shape == now.probabilities.shape:
+        difference = float(np.abs(saved.probabilities - now.probabilities).max(initial=0.0))
+    else:
+        difference = 1.0
+    if difference > SAME_PROBABILITY:
+        warnings.warn(
+            f"the experts of this model were fitted again with {now.versions}, and the file was "
+            f"written with {saved.versions}: their probabilities differ by up to "
+            f"{difference:.1g}. Expected the same versions: install them, or save the model anew.",
+            RuntimeWarning,
+            stacklevel=callers_level(),
+        )
 
 
 def warn_of_failure(name: str, error: Exception) -> None:
@@ -289,7 +343,8 @@ def warn_of_failure(name: str, error: Exception) -> None:
     )
 
 
-def floored(probabilities: Array, known: Array) -> Array:
-    """Return probabilities (m, K) of at least `FLOOR` for known classes, normalised; 0 for others."""
-    found = np.where(known > 0, np.maximum(probabilities, FLOOR), 0.0)
-    return found / found.sum(axis=1, keepdims=True)
+def floored(probabilities: Array, known: Mask) -> Array:
+    """Return normalised probabilities (m, K) of at least `FLOOR`; 0 for unknown classes."""
+    found: Array = np.where(known, np.maximum(probabilities, FLOOR), 0.0)
+    found /= found.sum(axis=1, keepdims=True)
+    return found

@@ -74,11 +74,11 @@ class LabeledRows(NamedTuple):
 
     def take(self, rows: NDArray[np.bool_] | Indices) -> LabeledRows:
         """Return some of the rows, by a mask or by indices."""
-        return LabeledRows(*(take_rows(each, rows) for each in self))
+        return LabeledRows._make(take_rows(each, rows) for each in self)
 
     def newest(self, n: int) -> LabeledRows:
         """Return the newest ``n`` > 0 rows."""
-        return LabeledRows(*(each[-n:] for each in self))
+        return LabeledRows._make(each[-n:] for each in self)
 
     def add(self, points: Points, codes: Indices, weights: Array, seed: int) -> LabeledRows:
         """Return the rows after some more; ``seed`` determines which older ones are sampled."""

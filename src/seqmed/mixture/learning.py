@@ -10,7 +10,9 @@ A batch is learned in mini-batches, each in this order:
 
 After the last mini-batch the record chooses how the experts are mixed. If it shows a change of the
 concept, all experts start again from the labels since then. The state without the new start also
-learns the next batches, and both predict (`seqmed.mixture.change`). If the scales of the columns have changed, all experts start again from
+learns the next batches, and both predict (`seqmed.mixture.change`).
+
+If the scales of the columns have changed, margin, graph and linear expert start again from
 the kept rows. In both cases the margin expert begins again with kept rows as its first batch, so
 that its kernel is measured again, and the kept rows of the graph stay. Nothing is changed in place.
 """
@@ -128,9 +130,7 @@ def after_trial(
         return state._replace(trial=trial), report
     if kept:
         return state._replace(trial=None), report
-    return before._replace(n_searched=0), report_before._replace(
-        change=report.change, revoked=True
-    )
+    return before._replace(n_searched=0), report_before._replace(change=report.change, revoked=True)
 
 
 def learn_batch(
@@ -478,9 +478,7 @@ def begun_again(state: MixtureState, rows: Rows, parameters: MixtureParameters) 
     margin = margin_state.begin(parameters.margin, rows, state.margin_seed, calibrated=False)
     margin = margin_state.with_classes(margin, no_indices(), state.counts.declared)
     margin, margin_info = margin_state.learn(margin, rows, parameters.margin, new_points=True)
-    return with_linear_fit(
-        state._replace(margin=margin, margin_info=margin_info), parameters, None
-    )
+    return with_linear_fit(state._replace(margin=margin, margin_info=margin_info), parameters, None)
 
 
 # -- retraction ------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ from seqmed.classes import Rows, moved
 from seqmed.numeric.arrays import Array, Indices, Points, no_indices, row_norms_squared
 from seqmed.numeric.expectations import expect, expect_shape
 
-
 # Largest number of labeled rows that it is fitted on.
 WINDOW = 150
 # It is fitted again if this fraction of the rows is new: while it is used, and otherwise.

@@ -32,7 +32,15 @@ from seqmed.margin.margin_state import MarginState
 from seqmed.margin.update import MarginParameters, UpdateInfo
 from seqmed.mixture import pool as pooling
 from seqmed.mixture.change import RECORD, Change
-from seqmed.mixture.experts import Expert, floored, warn_of_failure
+from seqmed.mixture.experts import (
+    TRIED,
+    Check,
+    Expert,
+    check_of,
+    compare_checks,
+    floored,
+    warn_of_failure,
+)
 from seqmed.mixture.labeled_rows import LabeledRows, no_labeled_rows
 from seqmed.mixture.linear_expert import LinearExpert, no_linear_expert
 from seqmed.mixture.pool import MEMBERS, Pool, Recorded, no_pool
@@ -151,8 +159,11 @@ class ScoreRecord(NamedTuple):
         members of the pool.
         """
         m = codes.size
+        margin, graph, linear = scores.transpose(1, 0, 2)
         new = ScoreRecord(
-            *scores.transpose(1, 0, 2),
+            margin=margin,
+            graph=graph,
+            linear=linear,
             counts=np.tile(scales.counts, (m, 1)),
             margin_scales=np.tile(scales.margin, (m, 1)),
             graph_scales=np.full(m, scales.graph),
@@ -257,6 +268,7 @@ class MixtureState(NamedTuple):
     margin_info : report of the last update of the margin expert; None before the first.
     trial : the trial of the last new start; None if there is none.
     n_searched : number of newest rows of the record in which a change may begin.
+    check : probabilities of the experts, in a model file only.
     """
 
     graph: GraphState
@@ -279,6 +291,7 @@ class MixtureState(NamedTuple):
     margin_info: UpdateInfo | None
     trial: Trial | None
     n_searched: int
+    check: Check | None = None
 
     @property
     def kept(self) -> Points:
@@ -337,7 +350,15 @@ class MixtureState(NamedTuple):
         """Return the state with its experts fitted again."""
         with one_thread():
             experts = tuple(expert.restored(self.labels) for expert in self.experts)
-        return self._replace(experts=experts)
+        if self.check is not None and experts:
+            compare_checks(self.check, check_of(experts, self.check.points, self.known))
+        return self._replace(experts=experts, check=None)
+
+    def for_file(self) -> MixtureState:
+        """Return the state with probabilities that `from_file` compares."""
+        if not self.has_pool:
+            return self
+        return self._replace(check=check_of(self.experts, self.labels.points[-TRIED:], self.known))
 
     def scaled(self, points: Points) -> Points:
         """Return rows divided by the scales of the columns, if one is not 1."""

@@ -1,4 +1,4 @@
-"""The pool: probabilities of the mixture, of the graph and of refitted experts, weighted by evidence.
+"""The pool: probabilities of the mixture, the graph and refitted experts, weighted by evidence.
 
 The mixture of margin, graph and linear expert is the first member, called *core*. The graph alone
 is the second, and refitted experts follow. The record has the probabilities of every member for
@@ -117,7 +117,7 @@ def mixture_weights(likelihoods: Array, row_weights: Array, counts: Array) -> Ar
     """
     from seqmed.mixture import evidence  # numba is imported by the first update
 
-    return evidence.mixture_weights(likelihoods, row_weights, counts, PRECISION, STEPS)
+    return np.asarray(evidence.mixture_weights(likelihoods, row_weights, counts, PRECISION, STEPS))
 
 
 def pooled(probabilities: Array, pool: Pool) -> Array:

@@ -57,14 +57,14 @@ def recorded(state: MixtureState, rows: Rows, scaled: Points, *, late: bool) -> 
     ``scaled`` are the points of the rows, divided by the scales of the columns, and ``late`` is
     whether they may already be kept as unlabeled rows.
     """
-    usable = state.score_scales.compared[rows.codes]
+    usable = np.asarray(state.score_scales.compared[rows.codes])
     if not usable.any():
         return state.record
     rows, scaled = rows.take(usable), take_rows(scaled, usable)
     neighbours = left_out_neighbours(state, scaled, no_indices()) if late else None
     scores = expert_scores(state, scaled, neighbours=neighbours)
     finite = np.isfinite(scores).all(axis=(1, 2))
-    rows, scores = rows.take(finite), scores[finite]
+    rows, scores = rows.take(np.asarray(finite)), scores[finite]
     found = member_probabilities(state, rows.points, scores)
     return state.record.add(scores, found, state.score_scales, rows.codes, rows.weights)
 

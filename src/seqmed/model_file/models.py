@@ -15,7 +15,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 
 from seqmed.estimators.base import StreamClassifier
 from seqmed.estimators.graph_propagation import GraphPropagation
@@ -29,7 +38,7 @@ from seqmed.margin.covariance import RECURSIONS, make_recursion
 from seqmed.margin.covariance.exact import Recursion
 from seqmed.margin.covariance.landmarks import LandmarkRecursion
 from seqmed.margin.covariance.nystroem import NystroemRecursion
-from seqmed.mixture.experts import REFITTED, RefittedExpert
+from seqmed.mixture.experts import StandardisedLogisticRegression
 from seqmed.model_file.annotations import (
     INTERFACES,
     check_fields,
@@ -62,7 +71,21 @@ TRANSFORMERS: dict[type, tuple[str, ...]] = {
     MaxAbsScaler: (*COLUMNS, "n_samples_seen_", "max_abs_", "scale_"),
     TableEncoder: ("encoding_",),
 }  # fmt: skip
-ATTRIBUTES = {**MODELS, **TRANSFORMERS}
+# Classifiers that may be experts of SeqGraphMED. They are saved without what they learned.
+EXPERTS: dict[type, tuple[str, ...]] = dict.fromkeys(
+    (
+        StandardisedLogisticRegression,
+        LogisticRegression,
+        ExtraTreesClassifier,
+        RandomForestClassifier,
+        HistGradientBoostingClassifier,
+        GaussianNB,
+        KNeighborsClassifier,
+        DecisionTreeClassifier,
+    ),
+    (),
+)
+ATTRIBUTES = {**MODELS, **TRANSFORMERS, **EXPERTS}
 CLASSES = {kind.__name__: kind for kind in ATTRIBUTES}
 # Attributes that not every fitted estimator has.
 OPTIONAL = (*COLUMNS, "_minus_one_seen")
@@ -84,7 +107,6 @@ INTERFACES[Recursion] = lambda: (
     *(type(make_recursion(name, Linear())) for name in RECURSIONS),
     NystroemRecursion,
 )
-INTERFACES[RefittedExpert] = lambda: tuple(type(make()) for make in REFITTED)
 
 # The random generator of a RandomState that can be saved, and the size of its key.
 GENERATOR, KEY_SIZE = "MT19937", 624
@@ -186,6 +208,10 @@ class ModelEncoder(Encoder):
 
     def _estimator(self, estimator: Any, where: str) -> dict[str, Any]:
         parameters, state = estimator.get_params(deep=False), saved_attributes(estimator)
+        if type(estimator) in EXPERTS:  # other versions of scikit-learn have other parameters
+            parameters = other_than_default(type(estimator), parameters)
+            restored(type(estimator), parameters, {})
+            return {"parameters": self.encode_named(parameters, where), "state": {}}
         written = self.encode_named(state, where)
         known = vars(restored(type(estimator), parameters, state))
         strange = vars(estimator).keys() - known.keys()
@@ -195,6 +221,12 @@ class ModelEncoder(Encoder):
                 "expected parameters and learned attributes: remove it, and set it after loading."
             )
         return {"parameters": self.encode_named(parameters, where), "state": written}
+
+
+def other_than_default(kind: Any, parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of an estimator that differ from the defaults of its class."""
+    defaults = {name: each.default for name, each in inspect.signature(kind).parameters.items()}
+    return {name: each for name, each in parameters.items() if repr(each) != repr(defaults[name])}
 
 
 def generator_state(generator: np.random.RandomState, where: str) -> dict[str, Any]:
@@ -213,7 +245,8 @@ def refuse_code(value: Any, where: str) -> None:
     if isinstance(value, BaseEstimator):
         remedy = (
             f"Expected {', '.join(CLASSES)}: transform the rows beforehand or by one of "
-            f"{', '.join(kind.__name__ for kind in TRANSFORMERS)}, or save the model with skops."
+            f"{', '.join(kind.__name__ for kind in TRANSFORMERS)}, set experts to classifiers of "
+            "this list, or save the model with skops."
         )
     elif callable(value):
         remedy = (
@@ -253,7 +286,7 @@ class ModelDecoder(Decoder):
         kind = estimator_class(content["class"])
         parameters = self.decode_named(content["parameters"])
         needed = dict.fromkeys(inspect.signature(kind).parameters, object)
-        check_fields(parameters, needed, kind.__name__)
+        check_fields(parameters, needed, kind.__name__, needed if kind in EXPERTS else ())
         return restored(kind, parameters, self.decode_named(content["state"]))
 
     def _build_record(self, content: Any) -> Any:
