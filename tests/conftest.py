@@ -31,6 +31,14 @@ settings.register_profile(
 settings.load_profile("deterministic")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def small_forests():
+    """Default experts with few trees: most tests are not about them, and fit them many times."""
+    from seqmed.mixture import experts
+
+    experts.N_TREES = 8
+
+
 @pytest.fixture
 def generator():
     """A seeded random generator, fresh for every test."""

@@ -8,10 +8,22 @@ import seqmed
 from seqmed import SeqGraphMED, SeqMED
 from seqmed.cli.parameters import new_classifier
 from seqmed.mixture import change
-from seqmed.mixture.change import FEWEST_LABELS, SIGNIFICANT, SMALLEST_SIDE, find_change
+from seqmed.mixture.change import (
+    FEWEST_LABELS,
+    SIGNIFICANT,
+    SMALLEST_SIDE,
+    find_change,
+    weigh_start,
+)
+from seqmed.mixture.pool import Recorded
+from tests.reference import naive_pool
 from tests.reference.change import naive_change
 from tests.support.command import log_lines
 from tests.support.command import seqmed as seqmed_command
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::seqmed.estimators.seqgraphmed.ConceptChangeWarning"
+)
 
 SIZE, N_BATCHES, SWAP = 50, 16, 8
 
@@ -25,6 +37,14 @@ def batches(swap=SWAP, seed=0, sparse=False, back=N_BATCHES):
         y = 1 - side if swap <= number < back else side
         labels = np.where(rng.random(SIZE) < 0.34, y, None)
         yield (sp.csr_array(X) if sparse else X), y, labels
+
+
+def automatic_model():
+    return SeqGraphMED(forgetting="auto", experts=(), random_state=0)
+
+
+def constant_model():
+    return SeqGraphMED(forgetting=1.0, experts=(), random_state=0)
 
 
 def learned(model, **options):
@@ -90,13 +110,13 @@ def test_two_errors_after_many_right_predictions_are_no_change():
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_a_swap_is_found_and_forgotten(sparse):
-    _, changes, accuracies = learned(SeqGraphMED(forgetting="auto", random_state=0), sparse=sparse)
+    _, changes, accuracies = learned(automatic_model(), sparse=sparse)
     assert len(changes) == 1
     (batch, change), *_ = changes.items()
     assert SWAP <= batch <= SWAP + 3
     assert change.error_after > change.error_before + 0.4
     assert min(accuracies[batch + 1 :]) > 0.8
-    fixed = SeqGraphMED(forgetting=1.0, random_state=0)
+    fixed = constant_model()
     _, none, slower = learned(fixed, sparse=sparse)
     assert not none
     assert np.mean(slower[batch:]) < np.mean(accuracies[batch:])
@@ -105,22 +125,22 @@ def test_a_swap_is_found_and_forgotten(sparse):
 def test_nothing_is_forgotten_without_a_change():
     """Without a change "auto" is the model that never forgets."""
     X = next(batches())[0]
-    automatic, changes, _ = learned(SeqGraphMED(forgetting="auto", random_state=0), swap=N_BATCHES)
-    never, _, _ = learned(SeqGraphMED(forgetting=1.0, random_state=0), swap=N_BATCHES)
+    automatic, changes, _ = learned(automatic_model(), swap=N_BATCHES)
+    never, _, _ = learned(constant_model(), swap=N_BATCHES)
     assert not changes
     np.testing.assert_array_equal(automatic.predict_proba(X), never.predict_proba(X))
 
 
 def test_the_experts_start_again_from_the_labels_since_the_change():
     """Margin, graph, record and label counts are those of the labels since the change."""
-    model, since = SeqGraphMED(forgetting="auto", random_state=0), None
+    model, since = automatic_model(), None
     for X, _, labels in batches():
         model.partial_fit(X, labels, classes=[0, 1])
         if model.update_info_.change is not None:
             since = model.update_info_.change.n_labels
             break
     state = model._state
-    assert state.recent.size == state.record.size == since
+    assert state.labels.size == state.record.size == since
     assert np.count_nonzero(state.graph.codes >= 0) == since
     np.testing.assert_allclose(state.counts.discounted, np.bincount(state.recent.codes))
     window = model.estimator_.posterior_.window
@@ -141,28 +161,47 @@ def test_no_change_begins_before_the_rows_that_are_searched():
     assert find_change(wrong[:140], 39).n_labels == 39
     assert find_change(wrong[:140], SMALLEST_SIDE - 1) is None
     assert find_change(wrong[:160], 20) is None
-    assert find_change(np.append(wrong[:160], np.ones(15, dtype=bool)), 35).n_labels == 15
+    assert find_change(np.append(wrong[:160], np.ones(30, dtype=bool)), 50).n_labels == 30
+
+
+def test_the_weight_of_a_new_start_is_that_of_a_mixture_distribution():
+    """It equals expectation maximisation written out, and grows with what the start predicts."""
+    rng = np.random.default_rng(0)
+    codes = rng.integers(3, size=40)
+    record = Recorded(np.zeros((40, 0, 3)), np.ones((40, 3), dtype=bool), codes, np.ones(40))
+    good = 0.8 * np.eye(3)[codes] + 0.2 / 3
+    poor = np.full((40, 3), 1 / 3)
+    weights = []
+    for before, after in ((good, poor), (poor, poor), (poor, good)):
+        weight, temperatures = weigh_start(before, after, record)
+        likelihoods = [
+            naive_pool.sharpened(each, temperature)[np.arange(40), codes]
+            for each, temperature in zip((before, after), temperatures, strict=True)
+        ]
+        expected = naive_pool.mixture_weights(likelihoods, np.ones(40), [2.0, 2.0])
+        assert weight == pytest.approx(expected[1], abs=1e-3)
+        weights.append(weight)
+    assert weights[0] < 0.1 < weights[1] < 0.9 < weights[2]
+
+
+def test_a_row_does_not_count_in_its_own_class_frequency():
+    frequencies = change.class_frequencies(np.array([0, 0, 1]), np.array([[True, True, False]] * 3))
+    np.testing.assert_allclose(frequencies, [[0.5, 0.5, 0], [0.5, 0.5, 0], [5 / 6, 1 / 6, 0]])
 
 
 @pytest.mark.parametrize(
-    ("n_new", "n_old", "n_labels", "kept"),
+    ("weight", "n_labels", "kept"),
     [
-        (0, 3, 3, True),
-        (3, 0, 3, False),
-        (2, 0, 2, None),
-        (12, 6, 30, None),  # 6 more errors are less than 1.5 standard errors of 18 differences
-        (12, 5, 30, False),
-        (5, 12, 30, True),
-        (1, 0, change.LONGEST, False),
-        (4, 4, change.LONGEST, True),
-        (0, 0, 0, None),
+        (0.5, 0, None),
+        (0.06, 99, None),
+        (0.04, 20, False),
+        (0.96, 20, True),
+        (0.4, change.LONGEST, False),
+        (0.5, change.LONGEST, True),
     ],
 )
-def test_the_end_of_a_trial(n_new, n_old, n_labels, kept):
-    """Errors at different rows decide, and the new start is kept if all labels decide nothing."""
-    rows = np.arange(n_labels)
-    new, old = rows < n_new, (rows >= n_new) & (rows < n_new + n_old)
-    assert change.compare(new, old, n_labels) is kept
+def test_the_end_of_a_trial(weight, n_labels, kept):
+    assert change.is_decided(weight, n_labels) is kept
 
 
 def states_by_batch(model, **options):
@@ -175,8 +214,8 @@ def states_by_batch(model, **options):
 def test_a_new_start_is_revoked_if_the_concept_comes_back():
     """The model is then the one that never forgets, and the same errors are no change again."""
     options = {"swap": SWAP, "back": SWAP + 1}
-    never = SeqGraphMED(forgetting=1.0, random_state=0)
-    automatic = SeqGraphMED(forgetting="auto", random_state=0)
+    never = constant_model()
+    automatic = automatic_model()
     X, changes, revoked = next(batches())[0], [], []
     pairs = zip(
         states_by_batch(never, **options), states_by_batch(automatic, **options), strict=True
@@ -193,15 +232,15 @@ def test_a_new_start_is_kept_after_a_swap():
     """Without a return to the old concept, the trial ends soon, and the labels stay forgotten."""
     trials = [
         (model._state.trial is not None, report.revoked)
-        for report, model in states_by_batch(SeqGraphMED(forgetting="auto", random_state=0))
+        for report, model in states_by_batch(automatic_model())
     ]
-    assert 1 <= sum(on_trial for on_trial, _ in trials) <= 3
+    assert 1 <= sum(on_trial for on_trial, _ in trials) <= 6
     assert not any(revoked for _, revoked in trials)
 
 
 def on_trial():
     """Return a model with a new start on trial, and the batches that it has not learned."""
-    model, rest = SeqGraphMED(forgetting="auto", random_state=0), batches(back=SWAP + 1)
+    model, rest = automatic_model(), batches(back=SWAP + 1)
     for X, _, labels in rest:
         model.partial_fit(X, labels, classes=[0, 1])
         if model._state.trial is not None:
@@ -221,13 +260,17 @@ def test_a_trial_goes_on_after_the_model_was_saved(tmp_path):
         np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
 
 
-def test_a_retraction_ends_a_trial():
-    """The state without the new start may not have the retracted rows in its window."""
+def test_labels_are_retracted_from_both_states_of_a_trial():
+    """The new start does not have the labels before the change."""
     model, _ = on_trial()
-    recent = model._state.recent.points
-    model.retract(recent[-2:])
-    assert model._state.trial is None
-    assert model._state.recent.size == recent.shape[0] - 2
+    state = model._state
+    new, before = state.labels, state.trial.state.labels
+    old = before.points[-new.size - 1]
+    model.retract(np.vstack([old, new.points[-2:]]))
+    state = model._state
+    assert state.trial.state.labels.size == before.size - 3
+    assert state.labels.size == new.size - 2
+    assert state.counts.counts.sum() == state.trial.state.counts.counts.sum()
 
 
 def test_parameters_apply_to_both_states_of_a_trial():
@@ -242,9 +285,7 @@ def test_a_class_without_a_label_since_the_change_stays_known():
     """A third class, absent when the others swap, is still predicted."""
     rng = np.random.default_rng(1)
     far = rng.normal(size=(20, 3)) + np.array([12.0, -12.0, 0.0])
-    model = SeqGraphMED(forgetting="auto", random_state=0).partial_fit(
-        far, np.full(20, 2), classes=[0, 1, 2]
-    )
+    model = automatic_model().partial_fit(far, np.full(20, 2), classes=[0, 1, 2])
     found = False
     for X, _, labels in batches():
         model.partial_fit(X, labels)
@@ -255,8 +296,8 @@ def test_a_class_without_a_label_since_the_change_stays_known():
 
 def test_a_model_goes_on_after_it_was_saved(tmp_path):
     """The recent rows are in the file: the change is found and answered as without saving."""
-    expected, _, _ = learned(SeqGraphMED(forgetting="auto", random_state=0))
-    model = SeqGraphMED(forgetting="auto", random_state=0)
+    expected, _, _ = learned(automatic_model())
+    model = automatic_model()
     for number, (X, _, labels) in enumerate(batches()):
         model.partial_fit(X, labels, classes=[0, 1])
         if number in (SWAP, N_BATCHES - 1):
@@ -268,7 +309,7 @@ def test_a_model_goes_on_after_it_was_saved(tmp_path):
 
 def test_retracted_labels_are_not_learned_again():
     X, _, labels = next(batches())
-    model = SeqGraphMED(forgetting="auto", random_state=0).partial_fit(X, labels, classes=[0, 1])
+    model = automatic_model().partial_fit(X, labels, classes=[0, 1])
     labeled = np.array([label is not None for label in labels])
     model.retract(X[labeled][:3])
     np.testing.assert_array_equal(model._state.recent.points, X[labeled][3:])

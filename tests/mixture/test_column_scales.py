@@ -97,9 +97,11 @@ def test_the_units_of_the_columns_do_not_matter():
     """The same predictions, to the bit, in other units that are powers of two."""
     X, y, labels = units()
     other = X * np.array([2.0**30, 2.0**-20, 1.0, 2.0**7])
-    first, second = (learned(SeqGraphMED(random_state=0), each, labels) for each in (X, other))
+    first, second = (
+        learned(SeqGraphMED(experts=(), random_state=0), each, labels) for each in (X, other)
+    )
     np.testing.assert_array_equal(first.predict_proba(X), second.predict_proba(other))
-    plain = learned(SeqGraphMED(scale=None, random_state=0), X, labels)
+    plain = learned(SeqGraphMED(scale=None, experts=(), random_state=0), X, labels)
     assert (plain.scale_ == 1.0).all()
     assert first.score(X, y) > plain.score(X, y) + 0.1
 

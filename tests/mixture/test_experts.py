@@ -1,216 +1,380 @@
-"""The linear expert: fitted on the last labels, and weighted by evidence."""
+"""Refitted experts: what they are fitted on, when, and what happens if one fails."""
 
 from __future__ import annotations
+
+import warnings
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.optimize import minimize
-from scipy.special import log_softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from seqmed import SeqGraphMED
-from seqmed.mixture import experts
-from seqmed.mixture.experts import WINDOW, RecentRows, no_linear_expert
-from seqmed.mixture.mixture_state import ScoreRecord
-from seqmed.mixture.record import choose
-from tests.reference import naive_graph
+from seqmed import SeqGraphMED, load, save
+from seqmed.mixture import experts as refitted
+from seqmed.mixture.experts import (
+    Expert,
+    StandardisedLogisticRegression,
+    column_standards,
+    default_experts,
+    forest_probabilities,
+    named_experts,
+)
+from seqmed.mixture.labeled_rows import no_labeled_rows
 
 
 def labeled_rows(n, n_classes=3, seed=0, p=4):
     rng = np.random.default_rng(seed)
     codes = rng.integers(n_classes, size=n)
-    return RecentRows(
-        rng.normal(size=(n, p)) * 7.0 + 100.0 + 9.0 * np.eye(n_classes, p)[codes],
-        codes,
-        rng.choice([0.5, 1.0, 2.0], n),
-    )
+    points = rng.normal(size=(n, p)) + 2.0 * np.eye(n_classes, p)[codes]
+    return no_labeled_rows(points).add(points, codes, np.ones(n), 0)
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_the_linear_expert_is_a_penalised_softmax_regression(n_classes):
-    """Its cost is nearly the smallest one that a general optimiser finds."""
-    recent = labeled_rows(40, n_classes)
-    expert = no_linear_expert().fit(recent, n_classes)
-    Z = recent.points - recent.points.mean(axis=0)
-    scale = np.sqrt((Z**2).mean())
-    Z = Z / scale
-
-    def cost(flat):
-        coef, intercept = np.split(flat, [n_classes * 4])
-        coef = coef.reshape(n_classes, 4)
-        logs = log_softmax(Z @ coef.T + intercept, axis=1)
-        chosen = logs[np.arange(40), recent.codes]
-        # two classes share one row of coefficients, w = coef[1] - coef[0] with coef[0] = -coef[1]
-        penalty = np.sum(coef**2) * (2.0 if n_classes == 2 else 1.0)
-        return -(recent.weights * chosen).sum() + 0.5 * penalty
-
-    start = np.zeros(n_classes * 5)
-    best = minimize(cost, start, method="BFGS", options={"gtol": 1e-8}).fun
-    intercept = expert.intercept + expert.coef @ recent.points.mean(axis=0)
-    found = cost(np.append((expert.coef * scale).ravel(), intercept))
-    assert best <= found + 1e-6
-    assert found <= 1.01 * best
-
-
-def test_scores_do_not_depend_on_the_unit_of_the_rows():
-    recent = labeled_rows(40)
-    scores = no_linear_expert().fit(recent, 3).scores(recent.points)
-    scaled = RecentRows(1024.0 * recent.points, recent.codes, recent.weights)
-    other = no_linear_expert().fit(scaled, 3).scores(scaled.points)
-    np.testing.assert_allclose(other, scores, atol=1e-6)
-
-
-def test_sparse_rows_use_the_columns_that_occur():
-    rng = np.random.default_rng(0)
-    points = sp.random_array((30, 500), density=0.01, rng=rng, format="csr")
-    codes = np.arange(30) % 2
-    expert = no_linear_expert().fit(RecentRows(points, codes, np.ones(30)), 2)
-    assert expert.columns.tolist() == np.unique(points.indices).tolist()
-    assert expert.coef.shape == (2, expert.columns.size)
-    expert.validate()
-    dense = points.toarray()
-    np.testing.assert_allclose(expert.scores(points), expert.scores(dense))
-
-
-@pytest.mark.parametrize("value", [0.0, 1e200])
-def test_rows_that_cannot_be_standardised_leave_the_expert_unfitted(value):
-    points = np.full((4, 2), value)
-    points[0, 0] = -value
-    recent = RecentRows(points, np.array([0, 1, 0, 1]), np.ones(4))
-    expert = no_linear_expert().fit(recent, 2)
-    assert not expert.scores(points).any()
-    one_class = RecentRows(np.eye(2), np.zeros(2, dtype=int), np.ones(2))
-    assert not no_linear_expert().fit(one_class, 2).scores(np.eye(2)).any()
-
-
-def test_many_classes_with_one_label_each_give_no_warning():
-    """Warnings are errors in tests."""
-    expert = no_linear_expert().fit(RecentRows(np.eye(40), np.arange(40), np.ones(40)), 40)
-    assert (expert.scores(np.eye(40)).argmax(axis=1) == np.arange(40)).all()
-
-
-def test_a_class_without_recent_labels_has_the_smallest_score():
-    recent = labeled_rows(40, 2)
-    expert = no_linear_expert().fit(recent, 3)
-    scores = expert.scores(recent.points)
-    np.testing.assert_array_equal(scores[:, 2], scores[:, :2].min(axis=1))
-    moved = expert.with_classes(np.array([2, -1, 0]), 3)
-    np.testing.assert_array_equal(moved.intercept[[2, 0]], expert.intercept[[0, 2]])
-    assert moved.fitted.tolist() == [0.0, 0.0, 1.0]
-
-
-def test_it_is_fitted_again_if_enough_labels_are_new():
-    recent = labeled_rows(200)
-    rows = experts.training_rows(recent, np.array([1.0, 2.0, 3.0]), balanced=False)
-    np.testing.assert_array_equal(rows.points, recent.points[-WINDOW:])
-    expected = (recent.weights * (1 + recent.codes))[-WINDOW:]
-    np.testing.assert_array_equal(rows.weights, expected)
-    for used, n_needed in ((True, 15), (False, 45)):
-        assert not experts.is_due(n_needed - 1, rows.size, used=used)
-        assert experts.is_due(n_needed, rows.size, used=used)
-    X, y = recent.points, recent.codes
-    model = SeqGraphMED(forgetting=1.0, random_state=0).partial_fit(X, y)
-    (before,) = model._state.refitted
-    (waiting,) = model.partial_fit(X[:1], y[:1])._state.refitted
-    assert waiting.n_new == before.n_new + 1
-    np.testing.assert_array_equal(waiting.coef, before.coef)
-    (fitted,) = model.partial_fit(X[:45], y[:45])._state.refitted
-    assert fitted.n_new == 0
-
-
-def test_balanced_classes_have_equal_weights():
-    recent = labeled_rows(100, 2)
-    rare = np.flatnonzero((recent.codes == 0) | (np.arange(100) % 9 == 0))
-    recent = RecentRows(recent.points[rare], recent.codes[rare], np.ones(rare.size))
-    ones = np.ones(2)
-    plain, balanced = (
-        no_linear_expert().fit(experts.training_rows(recent, ones, balanced=each), 2)
-        for each in (False, True)
-    )
-    found = [(each.scores(recent.points).argmax(axis=1) == 1).sum() for each in (plain, balanced)]
-    assert found[1] > found[0]
-
-
-# -- its weight -----------------------------------------------------------------------------------
-
-
-def record_with_linear(noise, n=80, seed=0):
-    """A record of three experts, whose scores are the truth plus noise."""
+def stream(n=400, n_classes=3, seed=0, share=0.2):
     rng = np.random.default_rng(seed)
-    codes = rng.integers(3, size=n)
-    scores = [np.eye(3)[codes] + size * rng.normal(size=(n, 3)) for size in noise]
-    return ScoreRecord(
-        margin=scores[0],
-        graph=scores[1],
-        refitted=scores[2][:, None, :],
-        counts=np.full((n, 3), 5.0),
-        margin_scales=np.ones((n, 3)),
-        graph_scales=np.ones(n),
-        refitted_scales=np.ones((n, 1)),
-        codes=codes,
-        weights=np.ones(n),
+    codes = rng.integers(n_classes, size=n)
+    X = rng.normal(size=(n, 4)) + 2.0 * np.eye(n_classes, 4)[codes]
+    return X, codes, np.where(rng.random(n) < share, codes, -1)
+
+
+def learned(model, n=400, batch=100, **options):
+    X, y, labels = stream(n, **options)
+    for start in range(0, n, batch):
+        model.partial_fit(X[start : start + batch], labels[start : start + batch])
+    return model, X, y
+
+
+SMALL = (LogisticRegression(), GaussianNB())
+
+
+# -- one expert -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [ExtraTreesClassifier, RandomForestClassifier])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_forest_probabilities_are_those_of_scikit_learn(kind, sparse):
+    rows = labeled_rows(80)
+    points = sp.csr_array(rows.points * (rows.points > 0.5)) if sparse else rows.points
+    forest = kind(7, random_state=0).fit(points, rows.codes)
+    found = forest_probabilities(forest, points)
+    np.testing.assert_allclose(found, forest.predict_proba(points), atol=1e-12)
+
+
+def test_columns_are_standardised_but_for_those_of_zeros_and_ones():
+    rng = np.random.default_rng(0)
+    points = np.column_stack([rng.normal(5, 9, 50), rng.random(50) < 0.1, np.full(50, 7.0)])
+    columns, mean, scale = column_standards(points)
+    assert columns.tolist() == [0, 1, 2]
+    np.testing.assert_allclose(mean, [points[:, 0].mean(), 0.0, 7.0])
+    np.testing.assert_allclose(scale, [points[:, 0].std(), 1.0, 1.0])
+    sparse = sp.csr_array(np.column_stack([points[:, :2], np.zeros(50)]))
+    columns, mean, scale = column_standards(sparse)
+    assert columns.tolist() == [0, 1]
+    assert not mean.any()
+    np.testing.assert_allclose(scale, [np.sqrt((points[:, 0] ** 2).mean()), 1.0])
+
+
+def test_the_logistic_expert_does_not_depend_on_units():
+    rows = labeled_rows(60)
+    plain = StandardisedLogisticRegression().fit(rows.points, rows.codes, rows.weights)
+    other = StandardisedLogisticRegression().fit(1e6 * rows.points, rows.codes, rows.weights)
+    found = other.predict_proba(1e6 * rows.points)
+    np.testing.assert_allclose(found, plain.predict_proba(rows.points), atol=1e-6)
+
+
+def test_a_class_without_a_row_has_the_smallest_probability():
+    rows = labeled_rows(60, 2)
+    expert = Expert("nb", GaussianNB()).refitted(rows, rows.weights, 0)
+    found = expert.probabilities(rows.points, np.array([True, True, True, False]))
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    np.testing.assert_allclose(found[:, 2], found[:, :2].min(axis=1))
+    assert not found[:, 3].any()
+    moved = expert.with_classes(np.array([3, 1]))
+    shifted = moved.probabilities(rows.points, np.array([False, True, True, True]))
+    np.testing.assert_allclose(shifted[:, 3], found[:, 0])
+
+
+def test_an_expert_is_fitted_again_by_the_schedule():
+    fitted = Expert("nb", GaussianNB()).refitted(labeled_rows(100), np.ones(100), 0)
+    cases = ((0.2, 20, 4), (0.2, 100, 15), (0.2, 2000, 600), (0.01, 20, 100))
+    for weight, n_labels, needed in cases:
+        expert = Expert("nb", GaussianNB(), fitted.fit, needed - 1)
+        assert not expert.is_due(n_labels, weight)
+        assert Expert("nb", GaussianNB(), fitted.fit, needed).is_due(n_labels, weight)
+
+
+def test_names_of_experts():
+    found = named_experts([GaussianNB(), LogisticRegression(), GaussianNB()])
+    assert list(found) == ["gaussiannb_1", "logisticregression", "gaussiannb_2"]
+    assert list(default_experts()) == ["logistic", "extra_trees", "random_forest", "boosting"]
+
+
+# -- within the classifier ------------------------------------------------------------------------
+
+
+def test_weights_have_the_names_of_all_members():
+    model, X, y = learned(SeqGraphMED(random_state=0))
+    names = ["core", "graph", "logistic", "extra_trees", "random_forest", "boosting"]
+    assert list(model.expert_weights_) == names
+    assert sum(model.expert_weights_.values()) == pytest.approx(1.0)
+    assert list(model.core_weights_) == ["margin", "graph", "linear"]
+    assert model.score(X, y) > 0.8
+    assert 0.0 <= model.graph_weight_ <= 1.0
+
+
+@pytest.mark.parametrize("options", [{"experts": ()}, {"experts": []}, {"mixture": 0.3}])
+def test_without_experts_there_is_no_pool(options):
+    model, _, _ = learned(SeqGraphMED(random_state=0, **options))
+    assert list(model.expert_weights_) == ["margin", "graph", "linear"]
+    assert model.expert_weights_ == model.core_weights_
+
+
+def test_probabilities_are_those_of_the_scores():
+    model, X, _ = learned(SeqGraphMED(experts=SMALL, random_state=0))
+    scores, found = model.decision_function(X), model.predict_proba(X)
+    np.testing.assert_allclose(np.exp(scores), found, atol=1e-12)
+    np.testing.assert_array_equal(model.predict(X), found.argmax(axis=1))
+    two, X, _ = learned(SeqGraphMED(experts=SMALL, random_state=0), n_classes=2)
+    found = np.log(two.predict_proba(X))
+    np.testing.assert_allclose(two.decision_function(X), found[:, 1] - found[:, 0], atol=1e-9)
+
+
+def test_experts_learn_the_columns_of_the_user():
+    """Not those divided by the scales of the columns, and all labels that are kept."""
+    X, _, labels = stream()
+    X = X * np.array([1.0, 1e3, 1.0, 1e-3])
+    model = SeqGraphMED(experts=[GaussianNB()], random_state=0)
+    model.fit(X[labels >= 0][:4], labels[labels >= 0][:4])
+    for start in range(0, 400, 100):
+        model.partial_fit(X[start : start + 100], labels[start : start + 100])
+    state = model._state
+    assert (model.scale_ != 1.0).any() or not state.column_scale.size
+    (expert,) = state.experts
+    rows = state.labels.take(np.isin(state.labels.numbers, expert.fit.numbers))
+    alone = GaussianNB().fit(rows.points, rows.codes, rows.weights)
+    found = expert.fit.classifier.probabilities(X[:20])
+    np.testing.assert_array_equal(found, alone.predict_proba(X[:20]))
+
+
+def test_weights_of_rows_and_classes_reach_the_experts():
+    X, _, labels = stream()
+    weights = np.random.default_rng(0).choice([0.5, 2.0], 400)
+    model = SeqGraphMED(
+        experts=[GaussianNB()], class_weight={0: 3.0}, forgetting=0.5, random_state=0
     )
+    for start in (0, 200):
+        rows = slice(start, start + 200)
+        model.partial_fit(X[rows], labels[rows], sample_weight=weights[rows])
+    (expert,) = model._state.experts
+    rows = model._state.labels
+    labeled = labels >= 0
+    expected = weights[labeled] * np.where(np.arange(400)[labeled] < 200, 0.5, 1.0)
+    np.testing.assert_allclose(rows.weights * rows.discounts, expected)
+    used = np.isin(rows.numbers, expert.fit.numbers)
+    factors = np.where(rows.codes == 0, 3.0, 1.0)
+    np.testing.assert_allclose(expert.fit.weights, (expected * factors)[used])
 
 
-def without_linear(record):
-    nothing = np.zeros((record.size, 0, 3))
-    return record._replace(refitted=nothing, refitted_scales=np.zeros((record.size, 0)))
+def test_equal_classes_have_equal_weights_with_a_uniform_prior():
+    X, y, labels = stream(n_classes=2)
+    labels[(y == 0) & (np.arange(400) % 3 > 0)] = -1
+    model = SeqGraphMED(experts=[GaussianNB()], class_prior="uniform", random_state=0)
+    model.partial_fit(X, labels)
+    fit = model._state.experts[0].fit
+    codes = model._state.labels.codes[: fit.weights.size]
+    totals = np.bincount(codes, fit.weights)
+    assert totals[0] == pytest.approx(totals[1])
 
 
-def test_the_weight_of_the_linear_expert_is_a_posterior_mean():
-    record = record_with_linear((2.0, 2.0, 0.5))
-    choice = choose(record, False, None, False)
-    pair = choose(without_linear(record), False, None, False)
-    assert choice.refitted[0] > 0.5
-    assert sum(choice.weights) == pytest.approx(1.0)
-    first = (1.0 - pair.weight) * record.margin + pair.weight * record.graph
-    costs = []
-    for weight in naive_graph.WEIGHTS:
-        mixed = (1.0 - weight) * first + weight * record.refitted[:, 0]
-        octaves = np.linspace(-6, 6, 2401)
-        logs = log_softmax(2.0 ** octaves[:, None, None] * mixed, axis=2)
-        rows = -logs[:, np.arange(record.size), record.codes].sum(axis=1)
-        costs.append((rows + octaves**2).min())
-    logs = -np.array(costs) - 2.0 * np.array(naive_graph.WEIGHTS)
-    posterior = np.exp(logs - logs.max())
-    expected = posterior @ naive_graph.WEIGHTS / posterior.sum()
-    assert choice.refitted[0] == pytest.approx(expected, abs=2e-3)
-    assert choice.weight == pytest.approx((1.0 - expected) * pair.weight, abs=2e-3)
+def test_foreign_classifiers_of_all_kinds():
+    experts = [
+        make_pipeline(StandardScaler(), LogisticRegression()),  # takes no sample weights
+        KNeighborsClassifier(3),
+        RidgeClassifier(),  # has no predict_proba
+    ]
+    model, X, y = learned(SeqGraphMED(experts=experts, random_state=0))
+    assert list(model.expert_weights_)[2:] == [
+        "pipeline",
+        "kneighborsclassifier",
+        "ridgeclassifier",
+    ]
+    assert model.score(X, y) > 0.8
 
 
-def test_a_linear_expert_that_gains_nothing_changes_nothing():
-    record = record_with_linear((0.5, 0.5, 5.0))
-    choice = choose(record, False, None, False)
-    alone = choose(without_linear(record), False, None, False)
-    assert choice.refitted == (0.0,)
-    assert choice[:3] == alone[:3]
+def test_experts_may_change_between_batches():
+    X, _, labels = stream()
+    model = SeqGraphMED(experts=[GaussianNB()], random_state=0)
+    model.partial_fit(X[:200], labels[:200])
+    size = model._state.record.size
+    model.set_params(experts=[GaussianNB(), LogisticRegression()])
+    model.partial_fit(X[200:300], labels[200:300])
+    record = model._state.record
+    assert list(model.expert_weights_)[2:] == ["gaussiannb", "logisticregression"]
+    np.testing.assert_allclose(record.probabilities[:size, 3], 1 / 3)
+    assert (record.probabilities[:size, 2] != 1 / 3).any()
+    model.set_params(experts=()).partial_fit(X[300:], labels[300:])
+    assert list(model.expert_weights_) == ["margin", "graph", "linear"]
+    assert model._state.record.probabilities.shape[1] == 0
 
 
-def test_a_linear_boundary_is_learned_by_the_linear_expert():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(3000, 20))
-    y = (X @ rng.normal(size=20) > 0).astype(int)
-    labels = np.where(rng.random(3000) < 0.1, y, -1)
-    models = {}
-    for mixture in ("evidence", 0.3):
-        models[mixture] = SeqGraphMED(mixture=mixture, random_state=0)
-        for start in range(0, 2000, 100):
-            batch = slice(start, start + 100)
-            models[mixture].partial_fit(X[batch], labels[batch])
-    weights = models["evidence"].expert_weights_
-    assert weights["linear"] > 0.3
-    assert sum(weights.values()) == pytest.approx(1.0)
-    assert models[0.3].expert_weights_ == {"margin": 0.7, "graph": 0.3, "linear": 0.0}
-    scores = {name: model.score(X[2000:], y[2000:]) for name, model in models.items()}
-    assert scores["evidence"] > scores[0.3] + 0.03
+def test_retracted_labels_leave_the_experts_at_once():
+    X, y, _ = stream(n=80)
+    wrong = y.copy()
+    wrong[60:] = (y[60:] + 1) % 3
+    model = SeqGraphMED(experts=[GaussianNB()], forgetting=1.0, random_state=0)
+    model.partial_fit(X, wrong).retract(X[60:])
+    (expert,) = model._state.experts
+    alone = GaussianNB().fit(X[:60], y[:60])
+    found = expert.fit.classifier.probabilities(X)
+    np.testing.assert_allclose(found, alone.predict_proba(X), atol=1e-9)
 
 
-def test_retracted_labels_leave_the_linear_expert():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 3))
-    y = (X[:, 0] > 0).astype(int)
-    wrong = np.append(y[:50], 1 - y[50:])
-    model = SeqGraphMED(forgetting=1.0, random_state=0).partial_fit(X, wrong).retract(X[50:])
-    linear = model._state.refitted[0]
-    kept = no_linear_expert().fit(RecentRows(X[:50], y[:50], np.ones(50)), 2)
-    np.testing.assert_allclose(linear.coef, kept.coef, rtol=1e-6)
+def test_boosting_waits_for_labels_and_few_classes(monkeypatch):
+    monkeypatch.setattr(refitted, "BOOSTING_LABELS", 60)
+    template = default_experts()["boosting"]
+    few, many = labeled_rows(59), labeled_rows(60)
+    assert Expert("boosting", template).refitted(few, few.weights, 0).fit is None
+    assert Expert("boosting", template).refitted(many, many.weights, 0).fit is not None
+    classes = labeled_rows(90, 4)
+    assert Expert("boosting", template).refitted(classes, classes.weights, 0).fit is None
+
+
+# -- failures -------------------------------------------------------------------------------------
+
+
+class Failing(ClassifierMixin, BaseEstimator):
+    """Nearest mean, which does something wrong while it is told to."""
+
+    wrong: str | None = None
+
+    def fit(self, X, y):
+        if self.wrong == "raises":
+            raise ZeroDivisionError("a bug")
+        self.classes_ = np.arange(9) if self.wrong == "classes" else np.unique(y)
+        self.means_ = np.array([X[y == each].mean(axis=0) for each in np.unique(y)])
+        return self
+
+    def predict_proba(self, X):
+        if self.wrong == "interrupt":
+            raise KeyboardInterrupt
+        distances = ((X[:, None] - self.means_) ** 2).sum(axis=2)
+        found = np.exp(-distances) + 1e-9
+        found /= found.sum(axis=1, keepdims=True)
+        if self.wrong == "nan":
+            found[0, 0] = np.nan
+        return found[:, :-1] if self.wrong == "shape" else found
+
+
+@pytest.mark.parametrize("wrong", ["raises", "nan", "shape", "classes"])
+def test_an_expert_that_fails_is_left_out_until_a_fit_succeeds(wrong, monkeypatch):
+    X, _, labels = stream()
+    model = SeqGraphMED(experts=[Failing(), GaussianNB()], random_state=0)
+    alone = SeqGraphMED(experts=[GaussianNB()], random_state=0)
+    monkeypatch.setattr(Failing, "wrong", wrong)
+    with pytest.warns(RuntimeWarning, match="'failing' is left out") as caught:
+        model.partial_fit(X[:200], labels[:200])
+    assert len(caught) == 1
+    assert model.expert_weights_["failing"] == 0.0
+    alone.partial_fit(X[:200], labels[:200])
+    np.testing.assert_allclose(model.predict_proba(X), alone.predict_proba(X), atol=0.02)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it is not warned of again
+        model.partial_fit(X[200:300], labels[200:300])
+        monkeypatch.setattr(Failing, "wrong", None)
+        model.partial_fit(X[300:], labels[300:])
+    assert model._state.experts[0].fit is not None
+
+
+def test_an_interrupt_during_a_fit_changes_nothing(monkeypatch):
+    X, _, labels = stream()
+    model = SeqGraphMED(experts=[Failing()], random_state=0).partial_fit(X[:200], labels[:200])
+    before, state = model.predict_proba(X), model._state
+    monkeypatch.setattr(Failing, "wrong", "interrupt")
+    with pytest.raises(KeyboardInterrupt):
+        model.partial_fit(X[200:], labels[200:])
+    monkeypatch.setattr(Failing, "wrong", None)
+    assert model._state is state
+    np.testing.assert_array_equal(model.predict_proba(X), before)
+
+
+def test_a_slow_solver_is_used_without_a_warning():
+    expert = MLPClassifier(4, max_iter=2, random_state=0)
+    model, _, _ = learned(SeqGraphMED(experts=[expert], random_state=0), n=200)
+    assert model._state.experts[0].fit is not None
+
+
+# -- saving ---------------------------------------------------------------------------------------
+
+
+def test_a_loaded_model_predicts_and_learns_to_the_bit(tmp_path):
+    model, X, _ = learned(SeqGraphMED(random_state=0))
+    save(model, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    more, _, labels = stream(seed=1)
+    for each in (model, loaded):
+        each.partial_fit(more, labels)
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    save(loaded, tmp_path / "again")
+    save(model, tmp_path / "model")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "model").read_bytes()
+
+
+def test_rows_of_a_fit_are_kept_for_the_file(tmp_path, monkeypatch):
+    """An expert of a small weight waits, while the sample of labels goes on."""
+    from seqmed.mixture import labeled_rows as store
+
+    monkeypatch.setattr(store, "NEWEST", 10)
+    monkeypatch.setattr(store, "MOST", 20)
+    model = SeqGraphMED(experts=SMALL, random_state=0)
+    X, _, labels = stream()
+    sizes = []
+    for start in range(0, 400, 10):
+        model.partial_fit(X[start : start + 10], labels[start : start + 10])
+        kept = model._state.labels
+        sizes.append(kept.size)
+        if kept.size > 20:
+            assert np.count_nonzero(kept.sampled) == 20
+            save(model, tmp_path / "model")
+            loaded = load(tmp_path / "model")
+            np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    assert 20 < max(sizes) < 50
+
+
+def test_other_versions_are_named_if_they_differ(tmp_path, monkeypatch):
+    model, _, _ = learned(SeqGraphMED(experts=[GaussianNB()], random_state=0))
+    save(model, tmp_path / "model")
+    monkeypatch.setattr(refitted, "version", lambda name: "9.9")
+    load(tmp_path / "model")  # the same probabilities
+    monkeypatch.setattr(
+        GaussianNB, "predict_proba", lambda self, X: np.full((X.shape[0], 3), 1 / 3)
+    )
+    with pytest.warns(RuntimeWarning, match=r"fitted again with scikit-learn 9\.9"):
+        load(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("expert", "reason"),
+    [
+        (make_pipeline(StandardScaler(), LogisticRegression()), "cannot be saved"),
+        (MLPClassifier(4, max_iter=5), "cannot be saved"),
+        (RandomForestClassifier(n_estimators=5000, max_depth=1), "n_estimators of an expert"),
+    ],
+)
+def test_other_experts_are_refused_when_saved(expert, reason, tmp_path):
+    X, _, labels = stream(n=60)
+    model = SeqGraphMED(experts=[GaussianNB()], random_state=0).partial_fit(X, labels)
+    model.set_params(experts=[expert])
+    if "Forest" in str(expert):
+        state = model._state
+        other = state.experts[0].__class__("randomforestclassifier", expert)
+        model._state = state._replace(experts=(other,))
+    with pytest.raises(ValueError, match=reason):
+        save(model, tmp_path / "model")
+    assert not (tmp_path / "model").exists()

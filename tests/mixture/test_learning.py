@@ -73,7 +73,7 @@ def test_a_margin_of_weight_zero_is_not_evaluated(monkeypatch):
 
 def test_probabilities_are_the_softmax_of_the_mixed_scores():
     X, _, labels = stream()
-    model = SeqGraphMED(random_state=0).partial_fit(X, labels)
+    model = SeqGraphMED(experts=(), random_state=0).partial_fit(X, labels)
     np.testing.assert_allclose(
         model.predict_proba(X), softmax(model.decision_function(X), axis=1), atol=1e-12
     )
@@ -89,9 +89,10 @@ def test_uniform_class_prior_ignores_class_priors():
     rng = np.random.default_rng(0)
     y = (rng.random(900) < 0.05).astype(int)
     X = rng.normal(size=(900, 2)) + 1.5 * y[:, None]
-    favoured = SeqGraphMED(random_state=0).fit(X, y)
-    uniform = SeqGraphMED(class_prior="uniform", random_state=0).fit(X, y)
-    balanced = SeqGraphMED(class_weight="balanced", random_state=0).fit(X, y)
+    core = {"experts": (), "random_state": 0}
+    favoured = SeqGraphMED(**core).fit(X, y)
+    uniform = SeqGraphMED(class_prior="uniform", **core).fit(X, y)
+    balanced = SeqGraphMED(class_weight="balanced", **core).fit(X, y)
     assert favoured._state.choice.exponent > 0
     assert uniform._state.choice.exponent == balanced._state.choice.exponent == 0
     assert favoured.score(X, y) > uniform.score(X, y)

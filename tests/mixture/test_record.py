@@ -23,17 +23,22 @@ from tests.reference import naive_graph
 
 
 def pair_scores(margin, graph):
-    """The scores of two experts."""
-    return np.stack([margin, graph], axis=1)
+    """The scores of two experts, and zeros of the linear expert."""
+    return np.stack([margin, graph, np.zeros_like(graph)], axis=1)
+
+
+def no_members(scores):
+    """The probabilities of no members of a pool."""
+    return np.zeros((scores.shape[0], 0, scores.shape[2]))
 
 
 def pair_scales(counts):
-    """ScoreScales of two experts."""
-    return ScoreScales(np.asarray(counts, dtype=float), np.ones(3), 1.0, np.zeros(0))
+    """ScoreScales of the experts."""
+    return ScoreScales(np.asarray(counts, dtype=float), np.ones(3), 1.0, 1.0)
 
 
 # The margin expert of `pair_scores` sums nothing; the graph has shares of 1.
-NO_SIZES = np.array([0.0, 1.0])
+NO_SIZES = np.array([0.0, 1.0, 0.0])
 # Nats by which a cost at a temperature within 1e-3 octaves of the best may be above the lowest.
 COST_PRECISION = 2e-3
 # Octaves that the temperature may differ by: the cost is flat around its minimum.
@@ -81,7 +86,8 @@ def record_of(pairs, n_classes):
             pair_scores(*pair.probes), pair.counts, True, NO_SIZES
         )
         scores = pair_scores(pair.margin[None, :], pair.graph[None, :])
-        record = record.add(scores, scales, np.array([pair.code]), np.array([pair.weight]))
+        members, weights = no_members(scores), np.array([pair.weight])
+        record = record.add(scores, members, scales, np.array([pair.code]), weights)
     return record
 
 
@@ -155,7 +161,8 @@ def test_the_temperature_is_the_global_minimum(seed, size, signal, rows, n_class
     scores += size * rng.normal(size=scores.shape)
     scales = pair_scales(np.ones(n_classes))
     record = empty_record(0).with_classes(np.arange(0), n_classes)
-    record = record.add(pair_scores(scores, scores), scales, codes, np.ones(rows))
+    both = pair_scores(scores, scores)
+    record = record.add(both, no_members(both), scales, codes, np.ones(rows))
     cost, octave = mixture_record.best_temperatures(scores[None], record)
 
     def naive_cost(octaves):
@@ -185,8 +192,8 @@ def test_a_short_record_keeps_the_weight_near_the_prior_and_a_long_one_does_not(
 
 def test_an_empty_record_gives_the_first_choice():
     empty, first = empty_record(0), mixture_record.FIRST_WEIGHT
-    assert choose(empty, True, None, True) == Choice(first, 1.0, 0, ())
-    assert choose(empty, True, 0.65, True) == Choice(0.65, 1.0, 0, ())
+    assert choose(empty, True, None, True) == Choice(first, 1.0, 0, 0.0)
+    assert choose(empty, True, 0.65, True) == Choice(0.65, 1.0, 0, 0.0)
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
@@ -218,7 +225,8 @@ def test_the_record_holds_the_last_three_hundred_rows():
     for value in range(0, 700, 7):
         scores = np.tile(np.arange(value, value + 7.0)[:, None], (1, 2))
         codes = np.zeros(7, dtype=int)
-        record = record.add(pair_scores(scores, -scores), scales, codes, np.ones(7))
+        both = pair_scores(scores, -scores)
+        record = record.add(both, no_members(both), scales, codes, np.ones(7))
     assert record.size == 300
     np.testing.assert_array_equal(record.margin[:, 0], np.arange(400, 700))
     np.testing.assert_array_equal(record.graph[:, 1], -np.arange(400.0, 700))
@@ -282,7 +290,7 @@ def test_mixed_scores_are_those_of_the_formula():
     known = counts > 0
     for weight in (0.0, 0.35, 1.0):
         for place, delta in enumerate(naive_graph.EXPONENTS):
-            found = mix(scores, scales, Choice(weight, 3.0, place, ()), by_counts=True)
+            found = mix(scores, scales, Choice(weight, 3.0, place, 0.0), by_counts=True)
             margin = naive_graph.margin_scores(scores[:, 0], counts, delta)
             margin /= naive_graph.sigma(naive_graph.margin_scores(probes[:, 0], counts, delta))
             graph = scores[:, 1, known] / naive_graph.sigma(probes[:, 1, known])
@@ -347,11 +355,12 @@ def simple_record(margin_right: int, graph_right: int, n: int) -> ScoreRecord:
     return ScoreRecord(
         margin=scores(margin_right),
         graph=scores(graph_right),
-        refitted=np.zeros((n, 0, 2)),
+        linear=np.zeros((n, 2)),
         counts=np.full((n, 2), 5.0),
         margin_scales=np.ones((n, PRIOR_EXPONENTS.size)),
         graph_scales=np.ones(n),
-        refitted_scales=np.zeros((n, 0)),
+        linear_scales=np.ones(n),
+        probabilities=np.zeros((n, 0, 2)),
         codes=codes,
         weights=np.ones(n),
     )
