@@ -343,7 +343,8 @@ def with_choice(
     pool, size = state.pool, state.record.size
     if state.has_pool:
         fitted = np.array([True, True, *(each.fit is not None for each in state.experts)])
-        pool = choose_pool(state.record.of_members(), int(state.known.sum()), fitted)
+        names = (*MEMBERS, *(each.name for each in state.experts))
+        pool = choose_pool(state.record.of_members(), int(state.known.sum()), names, fitted)
     report = MixtureInfo(
         info, n_mini_batches, size, choice.weight, choice.temperature, choice.linear
     )

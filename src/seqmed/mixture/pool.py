@@ -9,12 +9,13 @@ labeled rows before they were learned. Three steps make the pool from it:
 2. The weights are those of a mixture distribution with fixed components, found by expectation
    maximisation: ``w_k = (a_k + sum_i r_ik) / (sum a + n)`` with ``r_ik ~ w_k p_k(y_i | x_i)``. The
    pseudo-count a_k is `PSEUDO_COUNT`. The graph has more while the record is small, because it
-   predicts best with few labels.
+   predicts best with few labels; later the random forest has more, which is the safest on tables.
 3. The weighted mean of the probabilities has one more temperature.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,8 +27,10 @@ from seqmed.numeric.expectations import expect, expect_shape
 CORE, GRAPH = 0, 1
 MEMBERS = ("core", "graph")
 # Pseudo-count of a member, and how much more the graph has with an empty record. The latter fades
-# with ``exp(-n / (LABELS_PER_CLASS K))`` for n recorded labels of K classes.
+# with ``exp(-n / (LABELS_PER_CLASS K))`` for n recorded labels of K classes. As it fades, the
+# members of `LATE_COUNTS` get more.
 PSEUDO_COUNT, GRAPH_COUNT, LABELS_PER_CLASS = 0.5, 4.0, 2.0
+LATE_COUNTS = {"random_forest": 2.5}
 # A member with a smaller weight is not evaluated in predictions.
 SMALLEST_WEIGHT = 0.02
 # Expectation maximisation ends if no weight moves by more, or after this many steps.
@@ -80,13 +83,14 @@ def no_pool(n_members: int) -> Pool:
     return Pool(np.full(n_members, 1.0 / max(1, n_members)), np.ones(n_members), 1.0)
 
 
-def choose_pool(record: Recorded, n_known: int, fitted: Mask) -> Pool:
+def choose_pool(record: Recorded, n_known: int, names: Sequence[str], fitted: Mask) -> Pool:
     """Choose temperatures and weights by the record.
 
     Parameters
     ----------
     record : probabilities of labeled rows before they were learned.
     n_known : number of known classes.
+    names : names of the M members.
     fitted : (M,) mask of the members that can predict; the others have the weight 0.
     """
     logs = log_probabilities(record)
@@ -96,8 +100,9 @@ def choose_pool(record: Recorded, n_known: int, fitted: Mask) -> Pool:
     logs = normalised(temperatures[:, None] * logs)
     chosen = np.exp(logs[np.arange(record.codes.size), :, record.codes])
     counts = np.full(fitted.size, PSEUDO_COUNT)
-    total = record.weights.sum()
-    counts[GRAPH] += GRAPH_COUNT * np.exp(-total / (LABELS_PER_CLASS * n_known))
+    few = np.exp(-record.weights.sum() / (LABELS_PER_CLASS * n_known))
+    counts[GRAPH] += GRAPH_COUNT * few
+    counts += (1.0 - few) * np.array([LATE_COUNTS.get(name, 0.0) for name in names])
     weights = mixture_weights(chosen, record.weights, counts)
     weights = np.where(fitted & (weights >= SMALLEST_WEIGHT), weights, 0.0)
     weights = weights / weights.sum() if weights.any() else fitted / fitted.sum()
