@@ -152,12 +152,6 @@ def load_checkpoint(path: Path) -> tuple[StreamPipeline, Progress]:
             progress = read_stored(Progress, extra, "progress")
     except ValueError as error:
         raise CommandError(f"{path}: {error}") from error
-    named = None if progress.label is None else progress.label.name
-    if named in encoder_of(model).feature_names_in_.tolist():
-        raise CommandError(
-            f"{path} holds a model with {named!r} as feature and as label: the file is damaged. "
-            "Restore it from a copy."
-        )
     return model, progress
 
 

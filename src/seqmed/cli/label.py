@@ -219,12 +219,8 @@ def show_labels(model: Path, path: Path, learner: LabelLearner) -> None:
 class Saver:
     """Saves the model with its progress in the stream and in the label log.
 
-    Parameters
-    ----------
-    path : the model file.
-    progress : progress in the stream.
-    has_ids : whether the label log has ids. Their labels are then noted as late labels, so that
-        `seqmed learn --late` does not learn them twice.
+    If the log has ids, its labels are noted as late labels, so that `seqmed learn --late` does not
+    learn them twice.
     """
 
     def __init__(self, path: Path, progress: Progress, *, has_ids: bool):

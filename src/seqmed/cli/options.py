@@ -24,21 +24,12 @@ InputFormat = Literal["csv", "tsv", "jsonl", "parquet", "feather"]
 OutputFormat = Literal["csv", "tsv", "jsonl", "parquet"]
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The model file.")]
+FILES = "CSV, TSV, JSON lines, Parquet or Feather files, folders of them"
 Data = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="DATA",
-        help="CSV, TSV, JSON lines, Parquet or Feather files, folders of them, or - for "
-        "standard input.",
-    ),
+    list[Path], typer.Argument(metavar="DATA", help=f"{FILES}, or - for standard input.")
 ]
 StoredData = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="DATA",
-        help="CSV, TSV, JSON lines, Parquet or Feather files, or folders of them. They are read "
-        " again at every start.",
-    ),
+    list[Path], typer.Argument(metavar="DATA", help=f"{FILES}. They are read again at every start.")
 ]
 Json = Annotated[
     bool, typer.Option("--json", metavar="", help="Print JSON instead of text and tables.")

@@ -78,12 +78,9 @@ def refuse_too_few(found: int, number: int, rows: int) -> None:
 
 
 class Shortlist:
-    """The distinct rows of largest expected regret; with fewer than two classes, a random sample.
+    """At most ``size`` distinct rows of largest expected regret.
 
-    Parameters
-    ----------
-    model : the classifier.
-    size : maximum number of rows.
+    With fewer than two classes, they are a random sample.
     """
 
     def __init__(self, model: Any, size: int):

@@ -16,8 +16,8 @@ from pyarrow import compute, types
 
 from seqmed.streams import inputs
 from seqmed.streams.faults import INVALID_TEXT, LONG_CELL, Fault, StreamError, notice, refusing
-from seqmed.streams.inputs import Bytes, Input, as_utf8, check_limit, encodable, opened
-from seqmed.streams.positions import BINARY, Cursor, FilePosition, changed, is_untouched
+from seqmed.streams.inputs import Bytes, check_limit, encodable
+from seqmed.streams.positions import Cursor, changed
 from seqmed.tables.messages import shown
 
 # Rows that are read first, to detect the dialect or the columns, and bytes in which they are
@@ -355,22 +355,6 @@ class TextTable(Table):
             yield Piece(np.zeros(0, dtype=np.int64), head, 1)
         yield from self._text.pieces(self._split, lines + 1)
         self.deferred = self._text.deferred
-
-
-def has_rows_of(source: Input, done: FilePosition, encoding: str | None) -> bool:
-    """Whether a file holds the rows that were read before a position in it, or in another file.
-
-    Parameters
-    ----------
-    source : the file.
-    done : the position.
-    encoding : encoding of a text that the user has chosen.
-    """
-    if source.kind in BINARY:
-        return is_untouched(source, done)
-    with opened(source) as content:
-        text, _ = as_utf8(content, encoding, source.name)
-        return Text(text, source.name, grows=False).skip(Cursor(source, done)) is not None
 
 
 def line_ends(raw: bytes, final: bool) -> Ends:
