@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError
+from scipy.linalg import LinAlgError, solve_triangular
 
 from seqmed.classes import ClassCounts
 from seqmed.graph.propagation import GraphState
@@ -22,7 +22,7 @@ from seqmed.numeric.arrays import (
     stack,
     take_rows,
 )
-from seqmed.numeric.factors import cholesky, solve_lower
+from seqmed.numeric.factors import cholesky
 
 # Noise variance that is added because of rounding, as a fraction of the largest variance.
 JITTER = 1e-10
@@ -139,7 +139,7 @@ def conditional_covariance(known: Uncertainty, points: Points) -> Array:
     if not size:
         return joint
     factor = observation_factor(joint[:size, :size], known.noise)
-    explained = solve_lower(factor, joint[:size, size:])
+    explained = solve_triangular(factor, joint[:size, size:], lower=True)
     return joint[size:, size:] - explained.T @ explained
 
 
@@ -154,7 +154,8 @@ def conditional_variances(known: Uncertainty, points: Points) -> Array:
         variances[rows] = covariance.diagonal(points[rows])
         if size:
             across = covariance(labeled, points[rows])
-            variances[rows] -= np.sum(solve_lower(factor, across) ** 2, axis=0)
+            explained = solve_triangular(factor, across, lower=True)
+            variances[rows] -= np.sum(explained**2, axis=0)
     return np.maximum(variances, 0.0)
 
 

@@ -12,7 +12,6 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 from seqmed.kernels.on_vectors import Expansion, Kernel
 from seqmed.numeric.arrays import Array, Points, row_norms_squared
-from seqmed.numeric.expectations import expect
 
 # Number of rows evaluated at once if only the diagonal is needed.
 DIAGONAL_BLOCK = 128
@@ -29,10 +28,6 @@ class TfIdf(Kernel):
     idf: Array | None = None
 
     on_vectors = False
-
-    def accepts(self, points: Points) -> bool:
-        values = points.data if sp.issparse(points) else points
-        return super().accepts(points) and bool((values >= 0).all())
 
     def freeze(self, points: Points, weights: Array) -> Kernel:
         check_counts(points)
@@ -119,14 +114,6 @@ class Precomputed(Kernel):
 
     gram: Array
     on_vectors = False
-
-    def validate(self) -> None:
-        """Raise a ValueError if the matrix is not square."""
-        expect(self.gram.shape == self.gram.shape[:1] * 2, "a square kernel matrix")
-
-    def accepts(self, points: Points) -> bool:
-        size = self.gram.shape[0]
-        return points.dtype.kind == "i" and bool(((points >= 0) & (points < size)).all())
 
     def __call__(self, left: Points, right: Points) -> Array:
         columns = right[:, 0]

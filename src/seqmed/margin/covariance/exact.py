@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, eigh
+from scipy.linalg import LinAlgError, eigh, solve_triangular
 
 from seqmed.kernels import Expansion, Kernel, evaluate
 from seqmed.margin.dual.problem import ComputedRows
 from seqmed.margin.laplacian import Smoothness
 from seqmed.numeric import factors
 from seqmed.numeric.arrays import Array, Indices, Points, row_norms_squared, stack, take_rows
-from seqmed.numeric.expectations import expect_shape
 
 
 class WindowCovariance(ABC):
@@ -37,10 +36,7 @@ class WindowCovariance(ABC):
 
     @abstractmethod
     def landmark_part(self, coefficients: Array) -> Array:
-        """Return the landmark part of ``sum_s k_t(., x_s) c_s`` in the base kernel, (m, machines).
-
-        ``coefficients`` are those of the points, (n, machines).
-        """
+        """Return the landmark part (m, machines) of ``sum_s k_t(., x_s) c_s``, c (n, machines)."""
 
     def scores(self, coefficients: Array) -> Array:
         """Return ``sum_z k(x, z) a_z`` at the points, (n, machines), from (m, machines)."""
@@ -74,21 +70,14 @@ class CovarianceFunction(ABC):
         """Return the covariance of the window's points."""
 
     def smoothed(self, scores: Array) -> Array:
-        """Return the coefficients that the reduction adds, given the scores at the landmarks.
-
-        Scores and coefficients, both (m, machines), are in the base kernel.
-        """
+        """Return the coefficients (m, machines) that the reduction adds, given landmark scores."""
         return np.zeros_like(scores)
 
 
 class FoldResult(NamedTuple):
-    """A recursion after a batch, and the origin of its landmarks.
+    """A recursion after a batch, and the index (m,) of each landmark before it, -1 for a new one.
 
-    Attributes
-    ----------
-    recursion : recursion after the batch.
-    origin : (m,) the index of each landmark before the batch, -1 for a new landmark; None if no
-        landmark has changed.
+    ``origin`` is None if no landmark has changed.
     """
 
     recursion: Recursion
@@ -114,10 +103,9 @@ class Recursion(ABC):
     def fold(
         self, points: Points, smoothness: Smoothness | None, forgetting: float = 1.0
     ) -> FoldResult:
-        """Return the recursion after one more batch.
+        """Return the recursion after one more batch of distinct rows and the penalty of its graph.
 
-        ``points`` are its distinct rows, ``smoothness`` is the penalty of their graph (None for
-        none). Earlier penalties are first scaled by ``forgetting`` in (0, 1].
+        Earlier penalties are first scaled by ``forgetting`` in (0, 1].
         """
 
     def add_labeled(self, points: Points) -> FoldResult:
@@ -131,15 +119,7 @@ class Recursion(ABC):
 
 @dataclass(frozen=True)
 class ComputedGram:
-    """The symmetric covariance matrix (n, n) of n points, computed row by row.
-
-    Parameters
-    ----------
-    kernel : the base kernel.
-    points : (n, p).
-    features : (n, r) psi of the points, for the covariance ``k - psi . psi``; None if the
-        covariance is the kernel k.
-    """
+    """The covariance matrix (n, n) of points, computed row by row; ``features`` (n, r) are psi."""
 
     kernel: Kernel
     points: Points
@@ -175,10 +155,6 @@ class Reduction:
 
     landmarks: Points
     factor: Array
-
-    def validate(self) -> None:
-        """Raise a ValueError if the factor is not one of the landmarks."""
-        expect_shape(self, (self.landmarks.shape[0], self.factor.shape[-1]), "factor")
 
     def features(self, kernel: Kernel, points: Points) -> Array:
         """Return psi of every row, (n, r)."""
@@ -248,11 +224,7 @@ class LowRankWindow(WindowCovariance):
 
 
 def check_reduction(variances: Array, features: Array) -> None:
-    """Refuse a reduction that exceeds the variance.
-
-    In exact arithmetic ``psi(x) . psi(x) <= k(x, x)``. If rounding of large kernel values breaks
-    this, every further batch would amplify the error.
-    """
+    """Refuse ``psi(x) . psi(x) > k(x, x)``: further batches would amplify such rounding errors."""
     check_variance(variances - row_norms_squared(features), variances)
 
 
@@ -287,7 +259,7 @@ def reduction_factor(penalty_factor: Array, gram: Array) -> Array:
         with factors.threads_to_factor(product.shape[0]):
             values, vectors = eigh(product)
         return np.asarray((penalty_factor @ vectors) / np.sqrt(1.0 + np.maximum(values, 0.0)))
-    return factors.solve_lower(lower, penalty_factor.T).T
+    return np.asarray(solve_triangular(lower, penalty_factor.T, lower=True).T)
 
 
 def fold_exactly(
@@ -313,7 +285,6 @@ def discount(covariance: LowRankCovariance, forgetting: float) -> LowRankCovaria
 
     A penalty P on the landmarks gives ``S = Q Q'``. The eigenvalues of ``B = Q' K Q`` are below 1.
     With the forgetting factor g, the penalty ``g P`` gives ``S = g Q (I - (1 - g) B)^{-1} Q'``.
-    Rounding of huge kernel values may make eigenvalues larger than 1; such values are refused.
     """
     old = covariance.reduction
     if old is None or forgetting == 1.0:
@@ -326,7 +297,7 @@ def discount(covariance: LowRankCovariance, forgetting: float) -> LowRankCovaria
         lower = factors.cholesky(rest)
     except LinAlgError:
         raise too_large(np.diagonal(gram)) from None
-    scaled = np.sqrt(forgetting) * factors.solve_lower(lower, factor.T).T
+    scaled = np.sqrt(forgetting) * solve_triangular(lower, factor.T, lower=True).T
     return LowRankCovariance(covariance.kernel, Reduction(old.landmarks, scaled))
 
 

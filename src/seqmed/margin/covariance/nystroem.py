@@ -39,21 +39,15 @@ from seqmed.numeric.arrays import (
     stack,
     take_rows,
 )
-from seqmed.numeric.expectations import expect, expect_shape
+from seqmed.numeric.expectations import expect
 from seqmed.numeric.factors import is_upper, squared_upper_times, symmetric_product, times_upper
 
 
 class NystroemGram(WindowCovariance):
     """Covariances of n points from Nystroem features; each entry is computed once.
 
-    Blocks are in single precision if that is precise enough for the steps of the solver. Products,
-    which decide whether the solver has converged, are in double precision.
-
-    Parameters
-    ----------
-    values : (n, m) kernel values between the points and the landmarks.
-    whitening : the matrix W, (m, m).
-    single : whether blocks are in single precision.
+    ``values`` (n, m) are kernel values at the landmarks, ``whitening`` (m, m) is W. Blocks may be
+    in single precision; products, which decide on convergence, are in double precision.
     """
 
     def __init__(self, values: Array, whitening: Array, single: bool) -> None:
@@ -158,10 +152,6 @@ class NystroemCovariance(CovarianceFunction):
 
     on_landmarks = True
 
-    def validate(self) -> None:
-        """Raise a ValueError if the matrix is not of the landmarks."""
-        expect_shape(self, (self.width, self.width), "whitening")
-
     def in_single(self, points: Points) -> bool:
         """Whether single precision is enough for features of the points."""
         variances = (self.kernel.diagonal(points), self.kernel.diagonal(self.landmarks))
@@ -234,10 +224,7 @@ class NystroemRecursion(Recursion):
     def fold(
         self, points: Points, smoothness: Smoothness | None, forgetting: float = 1.0
     ) -> FoldResult:
-        """Return the recursion with the number of labels seen so far discounted.
-
-        It does not learn from unlabeled points.
-        """
+        """Return the recursion with the number of labels seen so far discounted."""
         assert smoothness is None
         return FoldResult(replace(self, n_seen=forgetting * self.n_seen))
 

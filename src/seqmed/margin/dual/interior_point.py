@@ -80,7 +80,6 @@ def central_path(
     units = np.maximum(gram.diagonal(), 1.0 / bounds)
 
     def gradient(a: Array) -> Array:
-        """Return ``Q a - p``."""
         return signs * (gram @ (signs * a) + problem.prior_scores) - 1.0
 
     def mean_product(point: Array) -> float:
@@ -133,18 +132,11 @@ def longest_step(at: Array, direction: Array) -> float:
 def newton_direction(
     at: Array, factor: Array, signs: Array, residual: Array, excess: float | None
 ) -> Callable[[Array, Array], tuple[Array, float]]:
-    """Return a function that solves the linear equations of a Newton step.
+    """Return a function that maps wanted changes of ``a z`` and ``s u`` to a Newton step.
 
-    It maps wanted changes of the products ``a z`` and ``s u`` to a step of a, s, z and u, (4, n),
-    and of the bias. The matrix of the equations is ``diag(z / a + u / s) + F F'``.
-
-    Parameters
-    ----------
-    at : (4, n) the rows a, s, z and u.
-    factor : F, (n, r).
-    signs : (n,).
-    residual : (n,) the left side of the first equation.
-    excess : ``y'a - t``; None if the bias is known.
+    The step is one of a, s, z and u, the rows of ``at`` (4, n), and of the bias. ``factor`` is F,
+    (n, r), in the matrix ``diag(z / a + u / s) + F F'``. ``residual`` (n,) is the left side of the
+    first equation, and ``excess`` is ``y'a - t``, or None if the bias is known.
     """
     a, s, z, u = at
     roots = np.sqrt(z / a + u / s)
@@ -158,7 +150,6 @@ def newton_direction(
     inner = cho_factor(inner, check_finite=False)
 
     def solve(values: Array) -> Array:
-        """Return the product of the inverse with values (n,), by Woodbury's identity."""
         values = values / roots
         inside = scales * cho_solve(inner, scales * (scaled.T @ values), check_finite=False)
         return np.asarray((values - scaled @ inside) / roots)

@@ -8,16 +8,12 @@ the pair. The loops are compiled, see `seqmed.margin.dual.steps`. Around them:
 - Shrinking: points at a bound that no step would move leave the *active set* temporarily, which
   makes steps cheaper.
 - If progress is slow, `seqmed.margin.dual.interior_point` solves the problem by Newton's method.
-- Screening: points that are expected to lie beyond their margins, where a multiplier of zero is
-  optimal, are left out first (`solve_screened`). Points that violate the optimality conditions are
-  added.
-- A large problem is solved with a cache of rows in single precision. The rounding of these rows
-  affects only the changes since score errors were last computed in double precision. These changes
-  vanish with the violation, and a solve ends only after errors have been recomputed.
+- Screening: points expected beyond their margins are left out until they violate the optimality
+  conditions (`solve_screened`).
+- A large problem is solved with a cache of rows in single precision. A solve ends only after score
+  errors have been recomputed in double precision.
 
-A known bias needs no second algorithm. An additional variable ``u`` has the constraint
-``y'a - u = 0``. This is the same problem with one more point, which implies a bias of 0, and has
-variance 0 and no bounds.
+A known bias is one more point, which implies a bias of 0, and has variance 0 and no bounds.
 """
 
 from __future__ import annotations
@@ -125,10 +121,9 @@ class ActiveSet(NamedTuple):
     Attributes
     ----------
     places : (n,) indices of the points in the whole problem.
-    part : the problem of these points only; its covariances are those of the whole problem.
-    multipliers, errors : (n,) state of the points, changed in place by `take_steps`.
+    part : the problem of these points, with the covariances of the whole problem.
+    multipliers, errors : (n,) changed in place by `take_steps`.
     shifts, traits : (3, n) and (4, n), see `seqmed.margin.dual.steps.refresh_point`.
-    rows : covariances of the points.
     """
 
     places: Indices
@@ -155,10 +150,8 @@ def solve(
     problem : the data of the dual.
     tol : largest KKT violation accepted, in units of the margin.
     max_iter : largest number of pair steps; -1 means 10 million, or 100 per point if more.
-    start : (n,) first multipliers. They must be in ``[0, C_i]``, below ``C_i`` if the slack shape
-        is positive, with ``y'a = t`` unless the bias is known, see `feasible`.
-    previous_bias : if the problem does not determine the bias, the bias nearest to this value is
-        chosen.
+    start : (n,) first multipliers, see `feasible`.
+    previous_bias : see `exact_bias`.
     """
     n = problem.signs.size
     allowed = max(10_000_000, 100 * n) if max_iter < 0 else max_iter
@@ -253,10 +246,8 @@ def descend(
 ) -> tuple[int, int, ActiveSet]:
     """Take up to ``allowed`` pair steps; ``multipliers`` of the whole problem change in place.
 
-    If ``shrinking``, points at a bound that no step would move leave the active set. Recomputed
-    errors later show whether such a point must return.
-    Returns (outcome, steps taken, the active set at the end). Compiled calls are short, so that a
-    solve can be interrupted.
+    Returns (outcome, steps taken, the active set at the end). If ``shrinking``, points at a bound
+    that no step would move leave the active set.
     """
     outcome, used, since_check = RUNNING, 0, 0
     while outcome in (RUNNING, MISSING) and used < allowed:
@@ -292,11 +283,7 @@ def active_set_of(
     multipliers: Array,
     errors: Array,
 ) -> ActiveSet:
-    """Return the active set of the points at these places.
-
-    ``variances`` (n,) and ``rows`` are those of the points, ``multipliers`` and ``errors`` those of
-    all points.
-    """
+    """Return the active set of the points at these places, whose ``variances`` are (n,)."""
     part = problem.take(places)
     traits = np.stack((part.signs, part.bounds, part.shapes, variances))
     shifts = np.empty((3, places.size))
@@ -376,15 +363,9 @@ def solve_screened(
     max_iter: int = -1,
     previous_bias: float | None = None,
 ) -> DualSolution:
-    """Solve the dual, starting with some of its points.
+    """Solve a dual with a cheap product ``gram @ c`` as `solve` does, starting with some points.
 
-    Parameters
-    ----------
-    problem : problem with n points and a cheap product ``gram @ c``.
-    rows : (n,) mask of the points to start with.
-    block : function of a mask (n,). It returns the indices (m,) of these points, in any order, and
-        their covariances (m, m) in single or double precision.
-    start, tol, max_iter, previous_bias : as in `solve`.
+    ``rows`` (n,) is a mask of these points.
     """
     allowed = max(10_000_000, 100 * rows.size) if max_iter < 0 else max_iter
     multipliers, used, status = start.copy(), 0, "rounding"
@@ -447,10 +428,7 @@ def solve_screened(
 
 
 def violating(problem: DualProblem, residuals: KKTResiduals, rows: Mask) -> Mask:
-    """Return a mask (n,) of the left-out points to add; empty if none violates the conditions.
-
-    The bias is determined by the points ``rows``. Points near a violation are added as well.
-    """
+    """Return a mask (n,) of points not in ``rows`` that violate the conditions, or nearly do."""
     bias = 0.0
     if not problem.known_bias:
         lowest = residuals.implied_biases.max(initial=-np.inf, where=residuals.can_increase & rows)
@@ -469,8 +447,7 @@ def violating(problem: DualProblem, residuals: KKTResiduals, rows: Mask) -> Mask
 def first_rows(problem: DualProblem, rows: Mask, support: Mask) -> Mask:
     """Return a mask (n,) of the points to start with: some of ``rows``, and all of ``support``.
 
-    If these cannot attain the sum of multipliers, the mask contains all of ``rows``; if that is not
-    enough either, all points.
+    They are all of ``rows``, or all points, if fewer cannot attain the sum of multipliers.
     """
     wanted = problem.multiplier_sum
     for some in (thinned(rows, MOST_AT_FIRST) | support, rows | support):

@@ -85,11 +85,9 @@ def pair_step(
 ) -> float:
     """Return the step ``d`` in ``[0, limit]`` that minimises the objective along one pair.
 
-    The slope along the pair is ``-bias_gap + d * (curvature + sum_k e_k / (R_k (R_k - s_k d)))``
-    over its two points. Here ``R_k = C_k - a_k`` is the distance to the bound, and ``s_k`` is +1 if
-    the step reduces this distance, else -1. In this form no digits cancel. The slope increases with
-    ``d``. Its root is found by Newton's method inside a bracket, with bisection if a step would
-    leave the bracket.
+    Its slope is ``-bias_gap + d * (curvature + sum_k e_k / (R_k (R_k - s_k d)))`` over both points,
+    a form in which no digits cancel. Here ``R_k = C_k - a_k`` is the distance to the bound, and
+    ``s_k`` is +1 if the step reduces it, else -1. The root is found by Newton's method.
     """
     low, high = 0.0, limit
     stiffness = curvature
