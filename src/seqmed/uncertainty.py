@@ -28,6 +28,8 @@ from seqmed.numeric.factors import cholesky
 JITTER = 1e-10
 # Largest number of labeled rows that the covariance of a graph is conditioned on.
 CONDITIONED = 2000
+# Number of kernel values, besides those of labeled rows, that a covariance takes at once.
+EXPANDED = 500
 # Noise variance of a label in a graph: 1 / C for the default C of SeqMED.
 GRAPH_NOISE = 0.1
 
@@ -38,8 +40,6 @@ class HeatCovariance:
 
     kernel: Kernel
     gamma: float
-
-    width = 1
 
     def __call__(self, left: Points, right: Points) -> Array:
         """Return the (n, m) covariances of two sets of rows."""
@@ -139,7 +139,7 @@ def conditional_covariance(known: Uncertainty, points: Points) -> Array:
     if not size:
         return joint
     factor = observation_factor(joint[:size, :size], known.noise)
-    explained = solve_triangular(factor, joint[:size, size:], lower=True)
+    explained: Array = solve_triangular(factor, joint[:size, size:], lower=True)
     return joint[size:, size:] - explained.T @ explained
 
 
@@ -150,7 +150,7 @@ def conditional_variances(known: Uncertainty, points: Points) -> Array:
     if size:
         gram = covariance(labeled, labeled)
         factor = observation_factor(gram, known.noise)
-    for rows in blocks(points.shape[0], covariance.width + size):
+    for rows in blocks(points.shape[0], size + EXPANDED):
         variances[rows] = covariance.diagonal(points[rows])
         if size:
             across = covariance(labeled, points[rows])

@@ -114,7 +114,7 @@ def test_the_graph_prior_penalises_differences_along_edges():
     """Conjugate gradients are compared with it in test_propagation.py."""
     X, alpha = rows(30, 12)[0], 0.9
     W = naive_graph.edges(naive_graph.euclidean(X, X), 5)
-    precision = np.linalg.inv(theory.graph_covariance(W, alpha))
+    precision = np.linalg.inv(naive_graph.graph_covariance(W, alpha))
     f = np.random.default_rng(13).normal(size=30)
     differences = 0.5 * sum(W[i, j] * (f[i] - f[j]) ** 2 for i in range(30) for j in range(30))
     expected = alpha * differences + (1 - alpha) * W.sum(axis=1) @ f**2

@@ -42,11 +42,6 @@ class GraphParameters:
     weights: str = "heat"
     heat_width: float | None = None
 
-    @property
-    def lacks_width(self) -> bool:
-        """Whether the width of heat weights has to be measured."""
-        return self.weights == "heat" and self.heat_width is None
-
 
 class Neighbours(NamedTuple):
     """The k nearest other points of every point: indices and squared distances, both (n, k)."""

@@ -243,8 +243,7 @@ class Posterior:
     def summed_sizes(self, points: Points) -> Array:
         """Return bounds (n,) on the sum of ``|term|`` over the terms of a score.
 
-        The terms are ``c_s k(x, x_s)`` and the bias, and ``|k(x, x_s)|`` is at most
-        ``sqrt(k(x, x) k(x_s, x_s))``.
+        A kernel value ``|k(x, x_s)|`` is at most ``sqrt(k(x, x) k(x_s, x_s))``.
         """
         kernel, largest = self.covariance.kernel, 0.0
         # weights that are summed already may have cancelled
@@ -258,10 +257,9 @@ class Posterior:
 
     def standard_deviation(self, points: Points) -> Array:
         """Return the standard deviation of the score at every row, (n,), without the bias."""
-        covariance = self.covariance
         variances = np.empty(points.shape[0])
-        for rows in blocks(points.shape[0], covariance.width):
-            variances[rows] = covariance.diagonal(points[rows])
+        for rows in blocks(points.shape[0], max(self.size, self.landmarks.size)):
+            variances[rows] = self.covariance.diagonal(points[rows])
         return np.sqrt(variances)
 
     def frozen_coefficients(self) -> Array:

@@ -1,4 +1,4 @@
-"""Theorems 1 and 2 of the paper, and the prior of the graph, as equations.
+"""Theorems 1 and 2 of the paper as equations.
 
 These functions are slow, dense and literal. Nothing in the package calls them. Every fast path
 names the one it computes, and the tests compare the two. Hou and Hero, "Sequential Maximum Margin
@@ -64,27 +64,3 @@ def unrolled_kernel(k: Kernel, batches: list[tuple[Array, Array, float]]) -> Ker
     for X, L, beta in batches:
         k = smoothed_kernel(k, X, L, beta)
     return k
-
-
-# -- the graph of GraphPropagation -----------------------------------------------------------------
-
-
-def graph_covariance(W: Array, alpha: float) -> Array:
-    """Return the prior covariance of a function on a graph, ``(D - alpha W)^{-1}``.
-
-    W (n, n) holds symmetric edge weights. D is the diagonal matrix of their row sums (1 for a row
-    without an edge). The inverse of this covariance is ``(1 - alpha) D`` plus alpha times the
-    Laplacian D - W: functions are smooth along edges and bounded everywhere.
-    """
-    D = W.sum(axis=1)
-    precision: Array = np.diag(np.where(D > 0, D, 1.0)) - alpha * W
-    return np.asarray(np.linalg.inv(precision), dtype=np.float64)
-
-
-def propagated_labels(W: Array, Y: Array, alpha: float) -> Array:
-    """Return ``(D - alpha W)^{-1} Y``, (n, classes): the influence of every class at every row.
-
-    Y holds the weight of a row's label in the column of its class. The fast path is
-    `seqmed.graph.conjugate_gradients`.
-    """
-    return graph_covariance(W, alpha) @ Y

@@ -294,7 +294,7 @@ def fold_geometry(posterior: Posterior, points: Points, parameters: MarginParame
     vertices, penalty = take_rows(points, distinct_rows(points)), None
     if parameters.beta > 0:
         neighbours = find_neighbours(recursion.covariance.kernel, vertices, graph.n_neighbors)
-        if graph.lacks_width:
+        if graph.weights == "heat" and graph.heat_width is None:
             graph = replace(graph, heat_width=measure_heat_width(neighbours))
         penalty = smoothness(neighbours, graph, 2.0 * parameters.beta)
     folded = recursion.fold(vertices, penalty, parameters.forgetting)

@@ -17,11 +17,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError, eigh, solve_triangular
 
-from seqmed.kernels import Expansion, Kernel, evaluate
+from seqmed.kernels import Kernel
 from seqmed.margin.dual.problem import ComputedRows
 from seqmed.margin.laplacian import Smoothness
 from seqmed.numeric import factors
-from seqmed.numeric.arrays import Array, Indices, Points, row_norms_squared, stack, take_rows
+from seqmed.numeric.arrays import Array, Indices, Points, row_norms_squared, stack
 
 
 class WindowCovariance(ABC):
@@ -51,11 +51,6 @@ class CovarianceFunction(ABC):
 
     on_landmarks = False
     """Whether every ``k_t(., x)`` is an expansion on the landmarks alone."""
-
-    @property
-    def width(self) -> int:
-        """Number of kernel values to compute for one point."""
-        return 1
 
     def __call__(self, left: Points, right: Points) -> Array:
         """Return the (n, m) covariances of the function's values on two sets of rows."""
@@ -117,36 +112,10 @@ class Recursion(ABC):
         raise NotImplementedError("this recursion has no landmarks of its own to project on")
 
 
-@dataclass(frozen=True)
-class ComputedGram:
-    """The covariance matrix (n, n) of points, computed row by row; ``features`` (n, r) are psi."""
-
-    kernel: Kernel
-    points: Points
-    features: Array | None = None
-
-    def __getitem__(self, rows: Indices) -> Array:
-        values = self.kernel(take_rows(self.points, rows), self.points)
-        return values if self.features is None else values - self.features[rows] @ self.features.T
-
-    def __matmul__(self, coefficients: Array) -> Array:
-        """Return the product with ``coefficients`` (n,); points with coefficient 0 are skipped."""
-        support = np.flatnonzero(coefficients)
-        expansion = Expansion(take_rows(self.points, support), coefficients[support, None])
-        product = evaluate(self.kernel, (expansion,), self.points)[:, 0]
-        if self.features is None:
-            return product
-        return product - self.features @ (self.features.T @ coefficients)
-
-    def diagonal(self) -> Array:
-        diagonal = self.kernel.diagonal(self.points)
-        return diagonal if self.features is None else diagonal - row_norms_squared(self.features)
-
-
 # Fraction of k(x, x) by which its reduction may exceed it because of rounding.
 LARGEST_EXCESS = 1e-6
-# Largest number of points of a window whose covariances are all held in memory.
-LARGEST_GRAM = 12_000
+# Largest number of points of a window, whose covariances are all held in memory: 3.2 GB.
+LARGEST_WINDOW = 20_000
 
 
 @dataclass(frozen=True)
@@ -166,10 +135,6 @@ class LowRankCovariance(CovarianceFunction):
     """A base kernel minus its reduction by smoothness; there is no reduction before any penalty."""
 
     reduction: Reduction | None = None
-
-    @property
-    def width(self) -> int:
-        return 1 if self.reduction is None else self.reduction.landmarks.shape[0]
 
     def __call__(self, left: Points, right: Points) -> Array:
         values = self.kernel(left, right)
@@ -207,17 +172,20 @@ class LowRankWindow(WindowCovariance):
     points: Points
     values: Array
 
-    def gram(self) -> Array | ComputedGram:
-        """Return the covariances between the points; computed on demand if there are too many."""
-        kernel, reduction = self.covariance.kernel, self.covariance.reduction
-        features = None
-        if reduction is not None:
-            features = factors.times_upper(self.values, reduction.factor)
-            check_reduction(kernel.diagonal(self.points), features)
-        if self.points.shape[0] > LARGEST_GRAM:
-            return ComputedGram(kernel, self.points, features)
-        gram = kernel(self.points, self.points)
-        return gram if features is None else gram - factors.symmetric_product(features)
+    def gram(self) -> Array:
+        """Return the covariances between the points; refuse too many points."""
+        n, kernel = self.points.shape[0], self.covariance.kernel
+        if n > LARGEST_WINDOW:
+            raise ValueError(
+                f"the window would have {n} labeled rows, expected at most {LARGEST_WINDOW}: learn "
+                "smaller batches with partial_fit and set window, or set budget."
+            )
+        gram, reduction = kernel(self.points, self.points), self.covariance.reduction
+        if reduction is None:
+            return gram
+        features = factors.times_upper(self.values, reduction.factor)
+        check_reduction(kernel.diagonal(self.points), features)
+        return gram - factors.symmetric_product(features)
 
     def landmark_part(self, coefficients: Array) -> Array:
         return self.covariance.smoothed(self.values.T @ coefficients)
@@ -248,8 +216,8 @@ def reduction_factor(penalty_factor: Array, gram: Array) -> Array:
     """Return J, (n, r), with ``J J' = (I + P K)^{-1} P`` for a penalty ``P = R R'``.
 
     ``J J'`` is the matrix S of Theorem 2. The paper inverts P, which is singular. Here
-    ``S = R (I + R'KR)^{-1} R'``, where the matrix to invert has eigenvalues >= 1. Rounding of a
-    huge K, or an indefinite K, may violate this. Negative eigenvalues of R'KR are then set to zero.
+    ``S = R (I + R'KR)^{-1} R'``. Negative eigenvalues of R'KR, if K is huge or indefinite, are set
+    to zero.
     """
     product = penalty_factor.T @ gram @ penalty_factor
     product = 0.5 * (product + product.T)
@@ -303,12 +271,7 @@ def discount(covariance: LowRankCovariance, forgetting: float) -> LowRankCovaria
 
 @dataclass(frozen=True)
 class ExactRecursion(Recursion):
-    """The covariance without approximation; it needs O(N^2) memory after N points.
-
-    Parameters
-    ----------
-    covariance : the current covariance; its landmarks are all points so far.
-    """
+    """The covariance without approximation: all N points are landmarks, in O(N^2) memory."""
 
     covariance: LowRankCovariance
 

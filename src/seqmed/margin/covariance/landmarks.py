@@ -213,7 +213,6 @@ class LandmarkRecursion(Recursion):
 
     Parameters
     ----------
-    covariance : the current covariance.
     capacity : largest number of landmarks.
     seed : random seed of the choice of landmarks.
     basis : the landmarks and their covariance, None before the first batch.

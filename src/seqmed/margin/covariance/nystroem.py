@@ -119,9 +119,6 @@ class NystroemGram(WindowCovariance):
         features = times_upper(self.values[rows], self.whitening, self.triangular)
         return np.asarray((self.values @ (self.whitening @ features.T)).T)
 
-    def diagonal(self) -> Array:
-        return row_norms_squared(times_upper(self.values, self.whitening, self.triangular))
-
 
 # Number of points of a batch on which the approximation by the landmarks is tested.
 PROBES = 50
@@ -136,15 +133,10 @@ LARGEST_AMPLIFICATION = 100.0
 
 @dataclass(frozen=True)
 class NystroemCovariance(CovarianceFunction):
-    """The base kernel, projected on the span of landmarks for learning.
+    """The base kernel, projected for learning on the span of landmarks Z (m, p).
 
-    The part of the function outside the span keeps its prior variance.
-
-    Parameters
-    ----------
-    kernel : the base kernel.
-    landmarks : the points Z, (m, p).
-    whitening : the matrix W, (m, m), with zero columns for redundant landmarks.
+    The part of the function outside the span keeps its prior variance. The columns of W (m, m) are
+    zero for redundant landmarks.
     """
 
     landmarks: Points
@@ -159,10 +151,6 @@ class NystroemCovariance(CovarianceFunction):
         # the factor by which W may amplify rounding errors
         amplification = float(np.abs(self.whitening).max(initial=0.0)) * np.sqrt(largest)
         return fits_single_precision(largest) and bool(amplification <= LARGEST_AMPLIFICATION)
-
-    @property
-    def width(self) -> int:
-        return int(self.landmarks.shape[0])
 
     def features(self, points: Points) -> Array:
         """Return phi of every row, (n, m)."""
@@ -195,7 +183,6 @@ class NystroemRecursion(Recursion):
 
     Parameters
     ----------
-    covariance : the current covariance, without landmarks before the first label.
     capacity : largest number of landmarks.
     seed : random seed of the choice of landmarks.
     n_seen : number of labels seen; forgetting discounts earlier labels.

@@ -46,9 +46,9 @@ def solve_by_newton(problem: DualProblem, start: Array, tol: float) -> DualSolut
     ``tol``.
     """
     n = problem.signs.size
-    if not isinstance(problem.gram, np.ndarray) or n > LARGEST_FACTORED:
+    if n > LARGEST_FACTORED:
         return None
-    factor = semidefinite_factor(problem.gram)
+    factor = semidefinite_factor(np.asarray(problem.gram))
     if n * factor.shape[1] ** 2 > LARGEST_WORK:
         return None
     best: DualSolution | None = None
@@ -73,7 +73,8 @@ def central_path(
 
     The path ends if a step is not finite.
     """
-    signs, bounds, shapes, gram = problem.signs, problem.bounds, problem.shapes, problem.gram
+    signs, bounds, shapes = problem.signs, problem.bounds, problem.shapes
+    gram = np.asarray(problem.gram)
     diffuse, hard = not problem.known_bias, problem.shapes == 0
     rows = signs[:, None] * factor
     # Of a_i and z_i one vanishes. Their units are those of a multiplier and of the margin.

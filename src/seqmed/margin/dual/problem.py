@@ -57,8 +57,6 @@ class ComputedRows(Protocol):
 
     def __matmul__(self, coefficients: Array, /) -> Array: ...
 
-    def diagonal(self) -> Array: ...
-
 
 @dataclass(frozen=True)
 class DualProblem:

@@ -35,7 +35,7 @@ NEAR_LIMIT = 0.999
 BLOCK = 64
 LOWEST = -0x7FFFFFFFFFFFFFFF
 
-CONVERGED, RUNNING, STUCK, MISSING = 0, 1, 2, 3
+CONVERGED, RUNNING, STUCK = 0, 1, 2
 
 Index = int | np.intp
 # The arrays of a `RowCache`, as a plain tuple, and their places in it. An array is taken only where
@@ -65,12 +65,10 @@ def evict(rows: Rows, point: Index, kept: Index) -> Index:
 
 @compiled()
 def fetch(rows: Rows, point: Index, kept: Index) -> Index:
-    """Return the slot of the row of a point, -1 if the caller has to compute the row."""
+    """Return the slot of the row of a point, which is copied from the source if needed."""
     slot: Index = rows[SLOTS][point]
     if slot < 0:
         source, columns, values = rows[SOURCE], rows[COLUMNS], rows[VALUES]
-        if source.shape[0] == 0:
-            return -1
         slot = evict(rows, point, kept)
         into, place = np.uintp(slot), np.uintp(columns[point])
         for k in range(np.uintp(columns.size)):
@@ -283,14 +281,14 @@ def take_steps(
     shifts: Array,
     known_bias: bool,
     limits: Array,
-) -> tuple[int, int, Index]:
+) -> tuple[int, int]:
     """Take pair steps until the violation is at most ``tol`` or the steps are used up.
 
     ``multipliers`` and ``errors`` (n,) are updated in place, and so are the ``shifts`` (3, n) of
     `refresh`; ``traits`` (4, n) are its signs, bounds, shapes and variances. ``limits`` is (tol,
     largest number of steps, relative error of the rows). With a known bias there is an additional
     point n. It implies a bias of 0, and has no variance and no bounds. Returns (outcome, steps
-    taken, point whose row is missing).
+    taken).
     """
     n, values = errors.size, rows[VALUES]
     signs, bounds, shapes, variances = traits[0], traits[1], traits[2], traits[3]
@@ -312,12 +310,10 @@ def take_steps(
         if known_bias and top < 0.0:
             top, grower = 0.0, n
         if grower < 0:
-            return CONVERGED, taken, -1
+            return CONVERGED, taken
         slot, rise, own = 0, 0.0, 0.0
         if grower < n:
             slot, rise, own = fetch(rows, grower, -1), 1.0, shifts[2, grower]
-            if slot < 0:
-                return MISSING, taken, grower
         violation, shrinker = find_decreasing(
             errors, values, shifts, (slot, top, own, rise), scales, gains
         )
@@ -332,14 +328,12 @@ def take_steps(
                 if top * top / max(own, flat) > best:
                     shrinker = n
         if violation <= tol or shrinker < 0:
-            return CONVERGED, taken, -1
+            return CONVERGED, taken
         if taken == most_steps:
-            return RUNNING, taken, -1
+            return RUNNING, taken
         other_slot, fall = 0, 0.0
         if shrinker < n:
             other_slot, fall = fetch(rows, shrinker, slot), 1.0
-            if other_slot < 0:
-                return MISSING, taken, shrinker
 
         bias_gap = top
         if shrinker < n:
@@ -382,10 +376,10 @@ def take_steps(
                 n_moved += 1
                 landed = landed or moved[end] == 0.0 or moved[end] == bounds[point]
         if n_moved < 2 and not landed:
-            return STUCK, taken, -1
+            return STUCK, taken
         for end in range(2):
             point = grower if end == 0 else shrinker
             if point < n:
                 multipliers[point] = moved[end]
                 refresh_point(point, traits, multipliers, shifts)
-    return RUNNING, most_steps, -1
+    return RUNNING, most_steps
