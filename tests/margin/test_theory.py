@@ -105,7 +105,9 @@ def test_one_batch_after_the_other_is_one_block_formula():
     batches = [(X, laplacian(X), beta) for X, beta in ((rows(12, 8)[0], 0.5), (rows(9, 9)[0], 2.0))]
     kernel = naive.rbf(GAMMA)
     block = naive.unrolled_kernel(kernel, [naive.Smoothing(*batch) for batch in batches])
-    recursive = theory.unrolled_kernel(kernel, batches)
+    recursive = kernel
+    for batch in batches:
+        recursive = theory.smoothed_kernel(recursive, *batch)
     left, right = rows(7, 10)[0], rows(6, 11)[0]
     np.testing.assert_allclose(recursive(left, right), block(left, right), rtol=0, atol=1e-12)
 

@@ -4,8 +4,7 @@ A kernel is a frozen object. Parameters that depend on data (``gamma="scale"``, 
 learned once, by `Kernel.freeze` on the first batch. They never change, because a change would
 invalidate every multiplier learned before.
 
-Points are rows, dense (n, p) arrays or CSR (n, p) arrays; both arguments of a call have the same
-format.
+Points are rows, dense or CSR arrays (n, p); both arguments of a call have the same format.
 """
 
 from __future__ import annotations
@@ -74,10 +73,7 @@ class Kernel(ABC):
         return sums
 
     def coordinates(self, points: Points) -> Points | None:
-        """Return the vectors whose Euclidean distances the graph uses.
-
-        None means distances in the feature space of the kernel.
-        """
+        """Return the vectors whose distances the graph uses; None for those in feature space."""
         return points
 
     def join(self, first: Expansion, second: Expansion) -> Expansion:
@@ -264,9 +260,8 @@ class Gaussians:
     """``exp(-gamma |x - x'|^2)`` from dense rows to m points, tile by tile.
 
     The exponent is ``2 gamma x . x' - gamma |x|^2 - gamma |x'|^2``. For narrow rows it is computed
-    as a single product, ``(2 gamma x, -gamma |x|^2, 1) . (x', 1, -gamma |x'|^2)``. Each tile stays
-    in the cache from the product to the exponential. For rows far from the centre the three terms
-    would cancel, so the exponent is computed from differences of coordinates.
+    as a single product, ``(2 gamma x, -gamma |x|^2, 1) . (x', 1, -gamma |x'|^2)``. Rows far from
+    the centre are compared by differences of coordinates. Tiles stay in the cache.
     """
 
     def __init__(self, points: Array, centre: Array | None, gamma: float) -> None:
@@ -310,10 +305,7 @@ class Gaussians:
     def in_strips(
         self, work: Callable[[slice, PreparedRows, Array], None], left: Array, size: int, width: int
     ) -> None:
-        """Call ``work`` for every strip of ``size`` rows of ``left``, in several threads.
-
-        It gets the slice, the prepared rows, and a buffer for tiles of ``width`` columns.
-        """
+        """Call ``work`` with every strip of ``left`` and a buffer for tiles of ``width``."""
         n, cost = left.shape[0], self.size * max(1, self.points.shape[1] // NARROW)
 
         def run(rows: slice) -> None:

@@ -10,11 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.extmath import safe_sparse_dot
 
-from seqmed.kernels.on_vectors import Expansion, Kernel
+from seqmed.kernels.on_vectors import Expansion, Kernel, parts
 from seqmed.numeric.arrays import Array, Points, row_norms_squared
-
-# Number of rows evaluated at once if only the diagonal is needed.
-DIAGONAL_BLOCK = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +95,7 @@ class FromFunction(Kernel):
 
     def diagonal(self, points: Points) -> Array:
         diagonal = np.empty(points.shape[0])
-        for start in range(0, points.shape[0], DIAGONAL_BLOCK):
-            rows = slice(start, start + DIAGONAL_BLOCK)
+        for rows in parts(points.shape[0], 128):
             diagonal[rows] = np.diagonal(self(points[rows], points[rows]))
         return diagonal
 

@@ -38,10 +38,8 @@ SMALLEST_WEIGHT = 1e-9
 class Calibration:
     """The record of labeled rows that were scored before they were learned.
 
-    Parameters
-    ----------
-    log_likelihoods : (slopes,) log-likelihood of the record under every slope of `SLOPES`.
-    n_scored : total weight of the recorded labels.
+    ``log_likelihoods`` are those of the record under every slope of `SLOPES`, ``n_scored`` is the
+    total weight of its labels.
     """
 
     log_likelihoods: Array = field(default_factory=lambda: np.zeros(SLOPES.size))
@@ -61,8 +59,6 @@ class Calibration:
 
     def forget(self, forgetting: float) -> Calibration:
         """Return the record discounted by the forgetting factor, in (0, 1]."""
-        if forgetting == 1.0:
-            return self
         return Calibration(forgetting * self.log_likelihoods, forgetting * self.n_scored)
 
     def add(self, scores: Array, codes: NDArray[np.intp], weights: Array) -> Calibration:

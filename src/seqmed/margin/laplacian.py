@@ -18,25 +18,16 @@ from seqmed.numeric.factors import semidefinite_factor
 SPARSE_WIDTH = 32
 # Largest number of rows, and of rows per column, for which all distances are computed.
 SMALL_BATCH, WIDE = 2048, 8
-# Squared distance, relative to squared norms, below which inner products lose too many digits.
-CANCELLED = 1e-3
-# Squared distance of the farthest neighbour, relative to squared norms, below which rounding may
-# hide nearer rows.
-UNSURE = 1e-6
+# Squared distances, relative to squared norms, below which inner products lose too many digits, and
+# rounding may hide nearer rows; the latter holds for the farthest neighbour.
+CANCELLED, UNSURE = 1e-3, 1e-6
 # Squared distance in feature space, relative to squared norms, that is attributed to rounding.
 ZERO_DISTANCE = 1e-14
 
 
 @dataclass(frozen=True)
 class GraphParameters:
-    """Parameters of the graph of a batch.
-
-    Parameters
-    ----------
-    n_neighbors : number of neighbours of a point, >= 1, without the point itself.
-    weights : "heat" for ``exp(-d^2 / (4 w))``, or "binary".
-    heat_width : the width ``w > 0`` of heat weights; None until it has been measured.
-    """
+    """Parameters of the graph of a batch, see `SeqLapMED`; a width of None is to be measured."""
 
     n_neighbors: int = 10
     weights: str = "heat"
@@ -78,10 +69,7 @@ class Smoothness:
 
 
 def find_neighbours(kernel: Kernel, points: Points, n_neighbors: int) -> Neighbours:
-    """Return the nearest neighbours within a batch of distinct points, without the point itself.
-
-    If the kernel has no coordinates, distances are measured in its feature space.
-    """
+    """Return the nearest neighbours within a batch of distinct points, without the point itself."""
     n = points.shape[0]
     k = min(n_neighbors, n - 1)
     if k < 1:

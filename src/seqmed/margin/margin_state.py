@@ -34,14 +34,7 @@ SMALLEST_BOUND, LARGEST_PENALTY = 1e-100, 1e100
 
 
 class MarginState(NamedTuple):
-    """The state of the margin learner.
-
-    Attributes
-    ----------
-    posterior : Gaussian over the functions of all machines.
-    counts : labels of every class so far.
-    calibration : record of earlier scores, for probabilities; None if nothing is recorded.
-    """
+    """The state of the margin learner; without a calibration, scores are not recorded."""
 
     posterior: Posterior
     counts: ClassCounts

@@ -103,13 +103,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class ScoredTerms(Terms):
-    """Terms with the scores of the frozen support vectors at their points.
-
-    Parameters
-    ----------
-    frozen_scores : (n, machines) ``sum_frozen k(x, x_s) c_s`` in the base kernel. They are cached,
-        because they change only when support vectors are frozen or dropped.
-    """
+    """Terms with the scores (n, machines) of frozen support vectors, which rarely change."""
 
     frozen_scores: Array
 
@@ -171,13 +165,11 @@ class Posterior:
     graph_parameters : parameters of the graph of a batch, with the heat width once measured.
     frozen : support vectors whose multipliers are final, kept exactly.
     window : labeled points whose multipliers the next update optimises again.
-    landmarks : coefficients of support vectors projected on the recursion's landmarks, and of the
-        averaged mean there.
+    landmarks : support vectors projected on the recursion's landmarks, and the averaged mean there.
     mean_parts : the mean used for prediction as expansions in the base kernel, ready to evaluate.
     intercepts : (machines,) the biases for predictions: those of the averaged mean if it is used.
     biases : (machines,) the newest biases.
-    frozen_sums : (machines,) sum of the frozen signed multipliers. With a diffuse bias the
-        multipliers of the window compensate for them.
+    frozen_sums : (machines,) sum of the frozen signed multipliers, for a diffuse bias.
     n_solved : (machines,) number of updates that have solved a dual of this machine.
     known_bias : whether the bias is known to be `KNOWN_BIAS`; if not, its prior is diffuse.
     n_batches : batches learned.

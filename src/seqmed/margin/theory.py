@@ -38,8 +38,8 @@ def dual_objective(
 def posterior_mean(k: Kernel, x: Array, X: Array, y: Array, a: Array, b: float) -> Array:
     """Return m(x) + b, with ``m(x) = k_t(x, X) Y a`` over the labeled rows X of all batches so far.
 
-    The sum has the multipliers of every batch, but only the newest kernel k_t. The decision is the
-    sign of m(x) + b. The fast path is `seqmed.margin.posterior.Posterior.mean`.
+    The sum has the multipliers of every batch, but only the newest kernel k_t. The fast path is
+    `seqmed.margin.posterior.Posterior.mean`.
     """
     return k(x, X) @ (y * a) + b
 
@@ -57,10 +57,3 @@ def smoothed_kernel(k: Kernel, X: Array, L: Array, beta: float) -> Kernel:
     P = 2.0 * beta * L
     S = np.linalg.inv(np.eye(len(X)) + P @ k(X, X)) @ P
     return lambda x, z: k(x, z) - k(x, X) @ S @ k(X, z)
-
-
-def unrolled_kernel(k: Kernel, batches: list[tuple[Array, Array, float]]) -> Kernel:
-    """Return the kernel after several batches (X, L, beta), one after the other."""
-    for X, L, beta in batches:
-        k = smoothed_kernel(k, X, L, beta)
-    return k

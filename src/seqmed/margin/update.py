@@ -7,8 +7,6 @@ The steps of an update are (Theorems 1 and 2 of the paper, `seqmed.margin.theory
 3. new labeled rows enter the window, and the multipliers of the oldest rows are frozen;
 4. one dual per machine gives the multipliers of the window and the bias (Theorem 1);
 5. the new mean is averaged, kept within its budget, and expanded in the base kernel.
-
-Nothing is changed in place: a step that fails leaves the posterior as it was.
 """
 
 from __future__ import annotations
@@ -45,8 +43,7 @@ from seqmed.margin.posterior import (
 )
 from seqmed.numeric.arrays import Array, Mask, Points, distinct_rows, take_rows
 
-# Largest number of labels in one dual with a budget, as a multiple of the kept labeled rows; and
-# the number of labels that SeqMED never divides.
+# Largest number of labels in one dual, as a multiple of the kept ones, and the least for SeqMED.
 LABELS_AT_ONCE, FEWEST_AT_ONCE = 4, 2000
 
 

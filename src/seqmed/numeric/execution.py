@@ -69,10 +69,7 @@ def one_thread(wanted: bool = True) -> AbstractContextManager[None]:
 
 
 def threads_for(rows: int, columns: int | None = None) -> AbstractContextManager[None]:
-    """Use a single thread for products of matrices of up to `SMALL` rows, else all threads.
-
-    A matrix with fewer columns than rows is small if its products do not cost more than that.
-    """
+    """Use a single thread for products that cost no more than those of `SMALL` rows, else all."""
     columns = rows if columns is None else min(rows, columns)
     return one_thread(rows * columns**2 <= SMALL**3)
 
@@ -83,10 +80,7 @@ def threads_to_score(n_rows: int, n_points: int) -> AbstractContextManager[None]
 
 
 def run_in_threads(work: Callable[[Part], None], parts: Iterable[Part], n_values: int) -> None:
-    """Call ``work`` for every part; for much work, on as many threads as BLAS may use.
-
-    Meanwhile BLAS uses a single thread per part.
-    """
+    """Call ``work`` for every part; for much work, on as many threads as BLAS may use."""
     pending = tuple(parts)
     count = min(allowed_threads(), len(pending)) if n_values >= MANY_VALUES else 1
     with one_thread():

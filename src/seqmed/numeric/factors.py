@@ -39,7 +39,6 @@ def cholesky(matrix: Array) -> Array:
 # Largest number of rows for which LAPACK inverts a triangular matrix.
 SMALL_TRIANGLE = 64
 # Smallest squared pivot of a matrix of full rank, as a fraction of the largest diagonal entry.
-# Without pivoting, the rounding errors of a singular matrix may be much larger than eps.
 SMALLEST_PIVOT = 1e-8
 
 

@@ -1,10 +1,8 @@
 """The landmark recursion: smoothness is projected on m landmarks, labels use the exact kernel.
 
-The first m points of the stream are landmarks. Later the landmarks are a uniform sample of all
-points seen (a reservoir). Replacing landmarks is expensive, so it is deferred until the pending
-points are a tenth of the stream. The penalty ``f' P f`` of a batch is projected on the landmarks,
-and an m x m matrix is conditioned on it. If landmarks are replaced, the covariance of the remaining
-landmarks is unchanged.
+The landmarks are a uniform sample of all points seen (a reservoir). Replacing them is expensive,
+and deferred until the pending points are a tenth of the stream. The penalty ``f' P f`` of a batch
+is projected on the landmarks, and an m x m matrix is conditioned on it.
 
 The matrix is that of a Gaussian over functions in the span of the landmarks Z. With features
 ``phi(x) = W' k(Z, x)`` that reproduce the kernel on Z, any function of the form ``phi(x)' u`` is
@@ -44,8 +42,7 @@ from seqmed.numeric.execution import product
 from seqmed.numeric.expectations import expect, expect_shape
 
 # A landmark is redundant if the squared distance of its kernel function from the span of the others
-# is below this fraction of the largest k(z, z). Dividing by such a small distance would amplify
-# rounding errors.
+# is below this fraction of the largest k(z, z).
 REDUNDANT = 1e-10
 
 
@@ -56,11 +53,9 @@ class Basis:
     Parameters
     ----------
     landmarks : the points Z, (m, p).
-    whitening : the matrix W, (m, m), with ``W' K_ZZ W = I``; the column of a redundant landmark is
-        zero, so that a basis of m landmarks always has the same size.
+    whitening : the matrix W, (m, m), with ``W' K_ZZ W = I``; zero for a redundant landmark.
     gram : the matrix K_ZZ, (m, m).
-    coefficient_covariance : the matrix V, (m, m), the covariance of u, with the identity in the
-        entries of redundant landmarks; None before any penalty, when V is the identity.
+    coefficient_covariance : the covariance V, (m, m), of u; None for I, before any penalty.
     """
 
     landmarks: Points

@@ -2,12 +2,10 @@
 
 With features ``phi(x) = W' k(Z, x)`` of landmarks Z, ``W' K_ZZ W = I``, the covariance of the
 learned function is ``phi(x) . phi(x')``. The function is projected on the span of all ``k(., z)``.
-Every mean is then an expansion on the landmarks, for streams of any length, and freezing a
-multiplier is exact.
+Every mean is then an expansion on the landmarks, and freezing a multiplier is exact.
 
-Landmarks are labeled points. If there are more than m, they are a random sample. With up to m
-labeled points nothing is approximated. Later, landmarks are replaced only if they approximate new
-labeled points worse than they approximate each other.
+Landmarks are labeled points; with up to m of them nothing is approximated. Later, landmarks are
+replaced only if they approximate new labeled points worse than they approximate each other.
 """
 
 from __future__ import annotations
@@ -152,14 +150,13 @@ class NystroemCovariance(CovarianceFunction):
         amplification = float(np.abs(self.whitening).max(initial=0.0)) * np.sqrt(largest)
         return fits_single_precision(largest) and bool(amplification <= LARGEST_AMPLIFICATION)
 
-    def features(self, points: Points) -> Array:
-        """Return phi of every row, (n, m)."""
-        values = self.kernel(points, self.landmarks)
-        return times_upper(values, self.whitening)
-
     def on_window(self, points: Points, landmarks: Points) -> NystroemGram:
         values = self.kernel(points, self.landmarks)
         return NystroemGram(values, self.whitening, self.in_single(points))
+
+    def features(self, points: Points) -> Array:
+        """Return phi of every row, (n, m)."""
+        return times_upper(self.kernel(points, self.landmarks), self.whitening)
 
     def residual_variances(self, points: Points) -> Array:
         """Return the squared distance, (n,), of each row's kernel function from the span, >= 0."""

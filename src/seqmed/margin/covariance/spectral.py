@@ -81,8 +81,7 @@ class SpectralRecursion(ExactRecursion):
 
     Parameters
     ----------
-    covariance : the current covariance; its landmarks are the pseudo-points and the rows of the
-        newest batch, and all change with every batch.
+    covariance : its landmarks are the pseudo-points and the rows of the newest batch.
     spectrum : running means over the batches so far, None before the first.
     penalty_weight : sum of the weights ``2 beta_t`` so far.
     n_folds : batches folded in.

@@ -1,17 +1,15 @@
 """Interior-point solver for duals on which pair steps make no progress.
 
-Pair steps converge slowly if the covariance is badly conditioned, for example with a linear kernel
-on columns of very different scales. Newton's method does not depend on these scales. With
+Pair steps converge slowly if the covariance is badly conditioned, as with a linear kernel on
+columns of very different scales. Newton's method does not depend on these scales. With
 ``Q = Y K Y`` and ``p = 1 - Y m`` the optimality conditions are, for ``mu = 0``,
 
     Q a - p + b y - z + u = 0,   a_i z_i = mu,   s_i u_i = max(e_i, mu),   s = C - a,   y'a = t.
 
 Mehrotra's predictor and corrector reduce ``mu``. With a factor ``K = F F'`` of rank r, a step costs
-``O(n r^2)``: ``diag(z / a + u / s) + Q`` is inverted by Woodbury's identity. Its inner matrix is
-scaled to a unit diagonal, so that the scales of the columns of F do not matter.
+``O(n r^2)``: ``diag(z / a + u / s) + Q`` is inverted by Woodbury's identity.
 
-S. Mehrotra, "On the implementation of a primal-dual interior point method", SIAM J. Optimization
-1992.
+S. Mehrotra, "On the implementation of a primal-dual interior point method", SIAM J. Optim. 1992.
 """
 
 from __future__ import annotations
@@ -40,11 +38,7 @@ FIRST_DISTANCE = 1e-3
 
 
 def solve_by_newton(problem: DualProblem, start: Array, tol: float) -> DualSolution | None:
-    """Return the solution with the smallest duality gap found; None if the problem is too large.
-
-    ``start`` are multipliers (n,) within their bounds. The solve ends at a KKT violation of
-    ``tol``.
-    """
+    """Return the solution with the smallest duality gap found; None if the problem is too large."""
     n = problem.signs.size
     if n > LARGEST_FACTORED:
         return None

@@ -40,8 +40,8 @@ Block = Callable[[Mask], tuple[Indices, NDArray[np.floating]]]
 ROUNDING = 2 * float(np.finfo(np.float64).eps)
 # Largest |y'a|, as a fraction of the sum of the bounds of one class.
 LARGEST_SUM = 0.5
-# A sum y'a below this fraction of all bounds is treated as 0. If it were kept as the constraint, a
-# point that needs no multiplier would become a support vector and determine the bias.
+# A sum y'a below this fraction of all bounds is treated as 0: otherwise a point that needs no
+# multiplier would become a support vector and determine the bias.
 ZERO_SUM = 1e-12
 
 
@@ -64,8 +64,7 @@ class DualProblem:
 
     Parameters
     ----------
-    gram : (n, n) symmetric positive semi-definite prior covariance of the scores, an array or
-        an object that computes its rows.
+    gram : (n, n) prior covariance of the scores, symmetric and positive semi-definite.
     signs : (n,) targets, each -1.0 or +1.0.
     prior_scores : (n,) prior mean of the scores; it includes a known bias.
     bounds : (n,) positive upper bounds ``C_i`` of the multipliers.

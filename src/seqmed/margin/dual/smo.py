@@ -44,12 +44,10 @@ from seqmed.numeric.arrays import Array, Indices, Mask
 STEPS_PER_CALL = 100_000
 # Rounding is reported after this many consecutive checks that fail to halve the violation.
 PATIENCE = 3
-# A solve is slow after this many steps, or this many per point if that is more. Newton's method is
-# then tried once. After as many steps again, the gap must be below this fraction of the least gap.
-# Newton's solution is mostly as exact as rounding allows: steps from there have a fraction of that.
+# A solve is slow after this many steps, or this many per point if that is more: Newton's method is
+# tried once, with a fraction of as many steps after it. Then as many steps must reduce the gap.
 SLOW, SLOW_PER_POINT, SLOWEST_FALL, TRIAL = 100_000, 50, 0.9, 0.1
-# Smallest active set that is shrunk. It is shrunk only if at most this fraction of its points
-# remains.
+# Smallest active set that is shrunk, and the largest fraction of its points that may remain.
 SHRINKABLE, WORTH_SHRINKING = 400, 0.8
 # The first solve of a large problem, before all points are checked, uses this many times tol.
 COARSE = 10.0
@@ -298,8 +296,7 @@ MOST_AT_FIRST = 3000
 STEPS_PER_POINT = 100
 # The solve ends after this many consecutive checks without a smaller violation.
 LONGEST_STALL = 30
-# Largest number of points for which a solve that is slow, or did not converge in single precision,
-# is continued with all points in double precision.
+# Largest number of points for which such a solve continues in double precision.
 LARGEST_IN_DOUBLE = 4000
 
 

@@ -1,13 +1,11 @@
 """The compiled loops of the pairwise solver: the work of each step.
 
-A step passes over all points twice: once to update the score errors and find the coefficient to
-increase, and once to find the coefficient to decrease. Both passes are written so that the compiler
-vectorises them: no branches, and maxima of integers. The bit pattern of a nonnegative double, as an
-integer, increases with the double; `order` extends that to all doubles.
+A step passes over all points twice, to find the coefficient to increase and the one to decrease.
+Both passes are written so that the compiler vectorises them: no branches, and maxima of integers.
+The bits of a nonnegative double, as an integer, increase with it; `order` is for all doubles.
 
-Signatures have arrays, numbers and plain tuples only. Numba's cache names the classes of a
-signature, and raises an error if one of them was renamed or moved. All loops are in one file,
-because numba compares only the time stamp of the file of the function that is called.
+Signatures have arrays, numbers and plain tuples only, because numba's cache names their classes.
+All loops are in one file, the one whose time stamp numba compares.
 """
 
 from __future__ import annotations
@@ -21,14 +19,13 @@ from seqmed.margin.dual.problem import ROUNDING
 from seqmed.numeric.arrays import Array
 from seqmed.numeric.execution import compiled
 
-# Smallest curvature of a direction, as a fraction of the largest variance. The limit applies if the
-# objective is linear in that direction (duplicate points, hard box).
+# Smallest curvature of a direction, as a fraction of the largest variance (duplicate points).
 FLAT_CURVATURE = 1e-12
 NEWTON_STEPS = 100
 # Relative precision of the length of a step.
 STEP_PRECISION = 1e-15
-# Newton's method starts at most at this fraction of the distance to a barrier. Closer to the
-# barrier its steps are so short that they would be mistaken for convergence.
+# Newton's method starts at most at this fraction of the distance to a barrier: closer to it, short
+# steps would be mistaken for convergence.
 NEAR_LIMIT = 0.999
 # Number of points in a block. A pass finds the block of the largest value; the point is looked up
 # afterwards.
@@ -181,8 +178,7 @@ def move(
     """Update the score errors by a step, in place, and find the next coefficient to increase.
 
     The step's effect is ``steps[0] * values[slots[0]] - steps[1] * values[slots[1]]``. Returns the
-    largest bias implied by a coefficient that can increase, and the index of its point: -1 if no
-    coefficient can increase.
+    largest bias implied by a coefficient that can increase, and the index of its point, or -1.
     """
     n, block = np.uintp(errors.size), np.uintp(BLOCK)
     up, down = np.uintp(slots[0]), np.uintp(slots[1])
@@ -284,11 +280,9 @@ def take_steps(
 ) -> tuple[int, int]:
     """Take pair steps until the violation is at most ``tol`` or the steps are used up.
 
-    ``multipliers`` and ``errors`` (n,) are updated in place, and so are the ``shifts`` (3, n) of
-    `refresh`; ``traits`` (4, n) are its signs, bounds, shapes and variances. ``limits`` is (tol,
-    largest number of steps, relative error of the rows). With a known bias there is an additional
-    point n. It implies a bias of 0, and has no variance and no bounds. Returns (outcome, steps
-    taken).
+    ``multipliers``, ``errors`` (n,) and ``shifts`` (3, n) are updated in place; ``traits`` are in
+    `refresh_point`. ``limits`` is (tol, largest number of steps, relative error of the rows). A
+    known bias is an additional point n. Returns (outcome, steps taken).
     """
     n, values = errors.size, rows[VALUES]
     signs, bounds, shapes, variances = traits[0], traits[1], traits[2], traits[3]
