@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-import shutil
 
 import numpy as np
 import pytest
@@ -164,17 +163,6 @@ def test_a_threshold_needs_two_classes(tmp_path):
     assert "ROC AUC" not in found.out
     lonely = seqmed(tmp_path, "predict", "model", "rows.csv", "--positive", "setosa")
     assert "--positive is used only with --threshold" in lonely.err
-
-
-def test_a_moved_or_copied_file_of_learned_rows_is_cautioned(folder):
-    shutil.copy(folder / "rows.csv", folder / "copy.csv")
-    result = seqmed(folder, "evaluate", "model", "copy.csv", "test.csv", "--json")
-    assert re.search(r"warning: the model has learned rows of \S*copy.csv, so", result.err)
-    (name,) = json.loads(result.out)["learned_files"]
-    assert name.endswith("copy.csv")
-    text = (folder / "rows.csv").read_text()
-    (folder / "other.csv").write_text(text.replace(NAMES[0], "x:y", 1))  # of the same size
-    assert "has learned rows" not in seqmed(folder, "evaluate", "model", "other.csv").err
 
 
 def test_an_id_column_is_copied(folder):

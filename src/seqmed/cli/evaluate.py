@@ -155,26 +155,12 @@ def evaluate_command(
 
 
 def learned_files(data: Sequence[Path], progress: Progress, reading: Reading) -> list[str]:
-    """Return the files whose rows the model has learned, also from another path.
-
-    Texts are compared with learned files of the same size by their content.
-    """
+    """Return the files whose rows the model has learned."""
     from seqmed.streams.inputs import find_inputs, shown_path
-    from seqmed.streams.pieces import has_rows_of
-    from seqmed.streams.positions import stamp
 
-    encoding = reading.dialect.over(progress.dialect).encoding
-    records = [each for each in progress.position.files if each.rows]
-    paths = {each.path for each in records}
-    found = []
-    for source in find_inputs(data, reading.file_format):
-        if not source.resumable:
-            continue
-        size = stamp(Path(source.key)).size
-        alike = (each for each in records if each.size == size)
-        if source.key in paths or any(has_rows_of(source, each, encoding) for each in alike):
-            found.append(shown_path(source.key))
-    return found
+    paths = {each.path for each in progress.position.files if each.rows}
+    inputs = find_inputs(data, reading.file_format)
+    return [shown_path(each.key) for each in inputs if each.key in paths]
 
 
 class AccuracyOverRows:
