@@ -43,17 +43,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from broad_sets import CONFIRMATION, DEVELOPMENT, LARGE, SETS, is_numeric, load
-from common import print_table, standard_error, write_json
-from sklearn.compose import make_column_transformer
+from common import make_encoder, print_table, standard_error, write_json
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     HistGradientBoostingClassifier,
     RandomForestClassifier,
 )
-from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.semi_supervised import LabelSpreading
 from threadpoolctl import threadpool_limits
 
@@ -62,7 +58,7 @@ from seqmed import SeqGraphMED, SeqMED, make_stream_pipeline
 UNLABELED = -1
 OURS = "SeqGraphMED"
 PER_CLASS = "one per class"
-FLOOR, N_BINS, MOST_CATEGORIES = 1e-6, 15, 100
+FLOOR, N_BINS = 1e-6, 15
 # A cell is lost if the accuracy is lower by more than this, in points.
 LOST = 1.0
 HALVES = {"development": DEVELOPMENT, "confirmation": CONFIRMATION}
@@ -170,26 +166,11 @@ def label_counts(data: Draw, study: Study) -> list[int | str]:
 
 def encoded(data: Draw) -> tuple[np.ndarray, np.ndarray]:
     """Return the stream and the held-out rows as numbers, encoded as the stream suggests."""
-    numbers = [name for name in data.X if pd.api.types.is_numeric_dtype(data.X[name])]
-    others = [name for name in data.X if name not in numbers]
-    encoder = make_column_transformer(
-        (
-            make_pipeline(
-                SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler()
-            ),
-            numbers,
-        ),
-        (
-            OneHotEncoder(
-                sparse_output=False,
-                handle_unknown="infrequent_if_exist",
-                max_categories=MOST_CATEGORIES,
-            ),
-            others,
-        ),
-    )
-    text = dict.fromkeys(others, str)
-    return encoder.fit_transform(data.X.astype(text)), encoder.transform(data.X_test.astype(text))
+    words = [name for name in data.X if not pd.api.types.is_numeric_dtype(data.X[name])]
+    text = dict.fromkeys(words, str)
+    X, X_test = data.X.astype(text), data.X_test.astype(text)
+    encoder = make_encoder(X)
+    return encoder.fit_transform(X), encoder.transform(X_test)
 
 
 # -- methods ---------------------------------------------------------------------------------------
