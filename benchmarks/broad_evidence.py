@@ -23,8 +23,9 @@ error (15 equal bins of confidence) on the held-out rows, and processor seconds 
         [--draws N] [--sets NAME ...] [--methods NAME ...] [--variant 'NAME={"mixture": 0.5}' ...]
         [--jobs N] [--show]
 
-Results are written after every draw of a set. Records that the file has are not run again. --show
-runs nothing and prints the tables of the file. `pip install '.[bench]'` provides the sets.
+Results are written after every draw of a set. Records that the file has are not run again: choose a
+new file after a change of the code. --show runs nothing and prints the tables of the file.
+`pip install '.[bench]'` provides the sets.
 """
 
 from __future__ import annotations

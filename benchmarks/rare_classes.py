@@ -9,7 +9,7 @@ same for all methods.
 - SeqGraphMED, through `make_stream_pipeline`; --variant adds further parameter sets;
 - LogisticRegression(max_iter=1000), fitted on the labels after the last batch, on one-hot
   categories and imputed, standardised numbers (encoder fitted to the stream);
-- class shares: the shares of the labels, for every row.
+- class fractions: the fractions of the labels, for every row.
 
 Reported are log loss (probabilities at least 1e-6), calibration error (15 equal bins of
 confidence), accuracy, and the mean probability of the rare class beside its share.
@@ -41,7 +41,7 @@ POSITIVES, DRAWS = (5, 10, 30), 10
 STREAM, HELD_OUT, MOST_HELD_OUT, BATCH = 6000, 4000, 0.3, 100
 MADE_UP = {"made up, 5 %": 0.05, "made up, 2 %": 0.02, "made up, 1 %": 0.01}
 TABLES = (*mixed_tables.TABLES, *MADE_UP)
-REGRESSION, SHARES = "LogisticRegression", "class shares"
+REGRESSION, FRACTIONS = "LogisticRegression", "class fractions"
 MEASURES = ("log_loss", "ece", "accuracy", "probability", "learning")
 
 
@@ -114,8 +114,8 @@ def regression(rows: Rows, labels: np.ndarray) -> Fit:
     return Fit(found, model.classes_, learned - begin, time.process_time() - learned)
 
 
-def shares(rows: Rows, labels: np.ndarray) -> Fit:
-    """Return the shares of the labels for every held-out row."""
+def fractions(rows: Rows, labels: np.ndarray) -> Fit:
+    """Return the fractions of the labels for every held-out row."""
     counts = np.bincount(labels[labels != UNLABELED])
     found = np.tile(counts / counts.sum(), (len(rows.y_test), 1))
     return Fit(found, np.arange(2), 0.0, 0.0)
@@ -132,7 +132,7 @@ def run(task: tuple[str, int, dict[str, dict[str, Any]]]) -> list[dict[str, Any]
         for positives in POSITIVES:
             labels = shown(rows, positives, draw)
             fits = {name: streamed(given, rows, labels, draw) for name, given in variants.items()}
-            fits |= {REGRESSION: regression(rows, labels), SHARES: shares(rows, labels)}
+            fits |= {REGRESSION: regression(rows, labels), FRACTIONS: fractions(rows, labels)}
             for method, fit in fits.items():
                 found = measured(fit, rows.y_test, 2)
                 found["probability"] = 100.0 * float(fit.probabilities[:, 1].mean())
