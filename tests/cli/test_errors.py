@@ -84,7 +84,7 @@ def test_a_misspelled_label_column(tmp_path):
             "SeqGraphMED has no parameter 'kernal' to set: did you mean kernel",
         ),
         (("--param", "unlabeled=0"), "SeqGraphMED has no parameter 'unlabeled' to set"),
-        (("--beta", "1"), "SeqGraphMED has no parameter 'beta' to set"),
+        (("--param", "beta=1"), "SeqGraphMED has no parameter 'beta' to set"),
         (
             ("--param", "n_neighbours=3"),
             "no parameter 'n_neighbours' to set: did you mean n_neighbors",
@@ -102,9 +102,9 @@ def test_the_same_choices_again_are_accepted(tmp_path):
     make_rows(tmp_path / "rows.csv", 60)
     choices = (
         "--features", "a,c", "--no-scale", "--categorical", "b", "--na", "?,-",
-        "--C", "5", "--beta", "0.1", "--gamma", "0.5", "--lag",
-        "none", "--budget", "200", "--averaging", "--forgetting", ".9", "--class-weight",
-        "balanced", "--seed", "3", "--param", "n_neighbors=4", "--estimator", "seqlapmed",
+        "--C", "5", "--param", "beta=0.1", "--gamma", "0.5", "--param", "lag=none", "--budget",
+        "200", "--param", "averaging=true", "--forgetting", ".9", "--class-weight", "balanced",
+        "--seed", "3", "--param", "n_neighbors=4", "--estimator", "seqlapmed",
     )  # fmt: skip
     for _ in range(2):
         result = seqmed(tmp_path, "learn", "model", "rows.csv", "--label", "kind", *choices)
@@ -117,10 +117,10 @@ def test_the_same_choices_again_are_accepted(tmp_path):
         (("--C", "-3"), "C"),
         (("--kernel", "sigmoid"), "kernel"),
         (("--budget", "few"), "budget"),
-        (("--estimator", "seqmed", "--beta", "1"), "SeqMED has no parameter 'beta'"),
+        (("--estimator", "seqmed", "--param", "beta=1"), "SeqMED has no parameter 'beta'"),
         (("--estimator", "graphpropagation", "--C", "1"), "GraphPropagation has no parameter 'C'"),
         (("--kernel", "precomputed"), "precomputed"),
-        (("--mixture", "2"), "mixture"),
+        (("--param", "mixture=2"), "mixture"),
         (("--graph-memory", "1"), "graph_memory"),
         (("--C", "0.5", "--param", "slack_shape=1"), "C=0.5, expected C > slack_shape=1"),
         (("--features", "a,z"), "no column 'z'"),
@@ -217,7 +217,6 @@ def test_a_model_of_another_make(folder):
         (("predict", "model", "rows.csv", "--keep", "row"), "'row' cannot be copied"),
         (("predict", "model", "rows.csv", "--keep", "z"), "no column 'z'"),
         (("learn", "no/model", "rows.csv", "--label", "kind"), "No such file or directory"),
-        (("evaluate", "model", "rows.csv", "--batch-size", "3"), "only with --prequential"),
         (("evaluate", "model", "rows.csv", "--plot", "x.doc"), "doc"),
         (("query", "model", "rows.csv", "-n", "1000"), "expected at least 1000"),
     ],
@@ -244,21 +243,14 @@ def test_a_traceback_with_debug(folder):
     assert result.err.splitlines()[-1].startswith("seqmed: nothing.csv does not exist")
 
 
-def test_a_plot_needs_a_log_of_this_model(folder):
+def test_a_plot_needs_a_log(folder):
     """The log is checked before rows are learned."""
     make_rows(folder / "rows.csv", 20, start=60)
     before = (folder / "model").read_bytes()
     plot = (*LEARN, 20, "--plot", "x.png")
-    assert "no --log was given: add --log FILE" in refused(folder, *plot)
-    assert "/dev/null is a pipe or a device" in refused(folder, *plot, "--log", "/dev/null")
+    assert "--plot draws the file of --log: add --log FILE" in refused(folder, *plot)
     (folder / "text").write_text("no log\n")
-    said = refused(folder, *plot, "--log", "text", "--force")
-    assert "text, line 1 is not a record of a batch" in said
-    new = ("learn", "new", *LEARN[2:], 10)
-    assert seqmed(folder, *new, "--log", "log").code == 0
-    said = refused(folder, *plot, "--log", "log")
-    assert "log has batch 8, and the model has learned 3 batches" in said
-    assert "Choose another file for --log" in said
+    assert "text is not a log of seqmed learn" in refused(folder, *plot, "--log", "text")
     assert (folder / "model").read_bytes() == before
     assert not (folder / "x.png").exists()
 

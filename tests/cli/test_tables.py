@@ -298,7 +298,7 @@ def test_late_labels_of_rows_that_were_not_learned(late):
     result = seqmed(late, "learn", "model", "other.csv", *LATE[3:])
     assert (result.code, "has not been learned" in result.err) == (2, True), result.err
     result = seqmed(late, *LATE[:-2])
-    assert (result.code, "--late is used only with --id COLUMN" in result.err) == (2, True)
+    assert (result.code, "--late and --id are used only together" in result.err) == (2, True)
 
 
 # -- doubtful tables -----------------------------------------------------------------------------
