@@ -317,7 +317,6 @@ class MixtureState(NamedTuple):
         expect((self.labels.codes < size).all(), "known classes in the kept labels")
         for expert in self.experts:
             if expert.fit is not None:
-                expect((expert.fit.present < size).all(), "known classes in the experts")
                 expect(np.isin(expert.fit.numbers, self.labels.numbers).all(), "rows of experts")
         expect(self.column_scale.shape in ((0,), (width,)), "a scale for every column")
         before = self if self.trial is None else self.trial.state
