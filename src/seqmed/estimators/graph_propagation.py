@@ -13,6 +13,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from seqmed import uncertainty
 from seqmed.classes import Rows, no_classes
 from seqmed.estimators.base import StreamClassifier
+from seqmed.estimators.validation import check_proportions, checked_class_prior
 from seqmed.graph import propagation
 from seqmed.graph.kept_rows import no_kept_rows
 from seqmed.graph.metrics import make_metric
@@ -51,6 +52,11 @@ class GraphPropagation(StreamClassifier):
         callable is a kernel k, which maps arrays of shape (n, p) and (m, p) to an (n, m) matrix.
         The squared distance is then ``k(x, x) + k(x', x') - 2 k(x, x')``. The metric used is
         `metric_`.
+    class_prior : dict or None, default=None
+        Known proportions of the classes in the stream, such as ``{"fraud": 0.01, "other": 0.99}``.
+        They sum to 1, and every class has one; the dict may name classes that appear later. The
+        class scores are multiplied by factors that take their means over the unlabeled kept rows
+        half way to these proportions.
     unlabeled : object, default=-1
         Marker of unlabeled rows in y. With None, only NaN, None, NaT and empty strings mark them.
     forgetting : float in (0, 1], default=1.0
@@ -94,9 +100,14 @@ class GraphPropagation(StreamClassifier):
 
     Probabilities are the normalised class scores. They are not calibrated.
 
+    With `class_prior`, the mean scores of the unlabeled kept rows become the geometric mean of the
+    known proportions and the mean scores without it, normalised. The factors of the classes are
+    found by Sinkhorn iteration after every update, and lie between 1 / 50 and 50. Classes without a
+    label take no part. Known proportions help most with very few labels per class.
+
     `fit` shuffles the rows and learns them in mini-batches. `retract` applies to labeled rows that
-    are kept. `forgetting` may change between batches with `set_params`. `graph_memory`,
-    `n_neighbors`, `alpha` and `metric` may not change.
+    are kept. `class_prior` and `forgetting` may change between batches with `set_params`.
+    `graph_memory`, `n_neighbors`, `alpha` and `metric` may not change.
 
     References
     ----------
@@ -125,6 +136,7 @@ class GraphPropagation(StreamClassifier):
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "alpha": [Interval(Real, 0.0, 1.0, closed="left")],
         "metric": [StrOptions({"auto", "euclidean", "cosine"}), callable],
+        "class_prior": [dict, None],
         "unlabeled": "no_validation",
         "forgetting": [Interval(Real, 0.0, 1.0, closed="right")],
         "random_state": ["random_state"],
@@ -145,6 +157,7 @@ class GraphPropagation(StreamClassifier):
         n_neighbors: int = 10,
         alpha: float = 0.97,
         metric: str | Callable[[Any, Any], Any] | Kernel = "auto",
+        class_prior: dict[Any, float] | None = None,
         unlabeled: Any = -1,
         forgetting: float = 1.0,
         random_state: int | np.random.RandomState | None = None,
@@ -153,11 +166,16 @@ class GraphPropagation(StreamClassifier):
         self.n_neighbors = n_neighbors
         self.alpha = alpha
         self.metric = metric
+        self.class_prior = class_prior
         self.unlabeled = unlabeled
         self.forgetting = forgetting
         self.random_state = random_state
 
     # -- learning --------------------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_proportions(self.class_prior)
 
     _with_classes = staticmethod(propagation.with_classes)
 
@@ -170,7 +188,8 @@ class GraphPropagation(StreamClassifier):
     def _learn_rows(
         self, state: Any, rows: Rows, classes: NDArray[Any], **kind: bool
     ) -> tuple[PropagationState, GraphInfo]:
-        return propagation.learn(state, rows, float(self.forgetting), **kind)
+        proportions = checked_class_prior(self.class_prior, classes, state.counts.declared)
+        return propagation.learn(state, rows, float(self.forgetting), proportions, **kind)
 
     def _commit(self, state: PropagationState, info: GraphInfo, classes: NDArray[Any]) -> None:
         self.__dict__.update(
@@ -190,7 +209,9 @@ class GraphPropagation(StreamClassifier):
         return self._state.graph.keeps_all_rows
 
     def _retract(self, points: Points, codes: Indices | None) -> None:
-        state, info, kept = propagation.retract(self._state, points, codes)
+        declared = self._state.counts.declared
+        proportions = checked_class_prior(self.class_prior, self.classes_, declared)
+        state, info, kept = propagation.retract(self._state, points, codes, proportions)
         self._commit(state, info, self.classes_[kept])
 
     # -- predictions -----------------------------------------------------------------------------
