@@ -145,7 +145,7 @@ class ParameterOptions:
 
     estimator: Estimator | None = parameter(help="Classifier (default: seqgraphmed).")
     graph_memory: str | None = value(
-        help="Maximum number of rows kept for the graph (default: 10000)."
+        help="Maximum number of rows kept for the graph, or auto (default: auto)."
     )
     mixture: str | None = value(
         help="Weight of the graph: evidence, or a number in [0, 1] (default: evidence)."

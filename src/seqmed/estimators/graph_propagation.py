@@ -7,6 +7,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -24,7 +25,9 @@ from seqmed.margin.calibration import with_unseen
 from seqmed.numeric.arrays import Array, Indices, Points
 from seqmed.uncertainty import Uncertainty
 
-DEFAULT_GRAPH_MEMORY = 10_000
+# The rows that `graph_memory="auto"` keeps: as many as fit this memory, from fewest to most. With
+# more rows, an update would take more than 1.5 times as long as with the fewest.
+MEMORY_BYTES, FEWEST_ROWS, MOST_ROWS = 2**26, 10_000, 13_000
 # Number of rows in the mini-batches of `fit`.
 FIT_BATCH = 1000
 
@@ -41,8 +44,10 @@ class GraphPropagation(StreamClassifier):
 
     Parameters
     ----------
-    graph_memory : int >= 2, default=10000
-        Largest number of kept rows. At most half of them are labeled.
+    graph_memory : "auto" or int >= 2, default="auto"
+        Largest number of kept rows. At most half of them are labeled. "auto" is the number of rows
+        that fit 64 MB in single precision, at least 10,000 and at most 13,000. The number used is
+        `graph_memory_`.
     n_neighbors : int >= 1, default=10
         Number of neighbours of a row in the graph.
     alpha : float in [0, 1), default=0.97
@@ -77,6 +82,8 @@ class GraphPropagation(StreamClassifier):
         Number of batches learned; `fit` counts as one.
     n_kept_ : int
         Number of kept rows.
+    graph_memory_ : int
+        Largest number of kept rows.
     metric_ : {"euclidean", "cosine"} or Kernel
         Distance of the graph.
     duality_gap_ : float >= 0
@@ -132,7 +139,7 @@ class GraphPropagation(StreamClassifier):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "graph_memory": [Interval(Integral, 2, None, closed="left")],
+        "graph_memory": [StrOptions({"auto"}), Interval(Integral, 2, None, closed="left")],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "alpha": [Interval(Real, 0.0, 1.0, closed="left")],
         "metric": [StrOptions({"auto", "euclidean", "cosine"}), callable],
@@ -153,7 +160,7 @@ class GraphPropagation(StreamClassifier):
     def __init__(
         self,
         *,
-        graph_memory: int = DEFAULT_GRAPH_MEMORY,
+        graph_memory: int | str = "auto",
         n_neighbors: int = 10,
         alpha: float = 0.97,
         metric: str | Callable[[Any, Any], Any] | Kernel = "auto",
@@ -230,6 +237,11 @@ class GraphPropagation(StreamClassifier):
         return uncertainty_in_graph(self, points)
 
     @property
+    def graph_memory_(self) -> int:
+        """Largest number of kept rows."""
+        return int(self._snapshot()._state.graph.capacity)
+
+    @property
     def metric_(self) -> Any:
         """Distance of the graph: "euclidean", "cosine" or a Kernel."""
         return self._snapshot()._state.graph.rows.metric.name
@@ -244,7 +256,18 @@ def begin_graph(model: Any, rows: Rows, seed: int, kernel: Kernel | None) -> Gra
     if callable(metric):
         metric = make_kernel(metric, "scale", 3, 0.0).freeze(rows.points, rows.weights)
     kept = no_kept_rows(make_metric(metric, rows.points, kernel), model.n_neighbors)
-    return GraphState(kept, model.graph_memory, model.alpha, seed)
+    capacity = model.graph_memory
+    if capacity == "auto":
+        capacity = rows_in_memory(rows.points)
+    return GraphState(kept, capacity, model.alpha, seed)
+
+
+def rows_in_memory(points: Points) -> int:
+    """Return how many rows like these (n, p) ``graph_memory="auto"`` keeps."""
+    size = 4.0 * points.shape[1]
+    if sp.issparse(points):  # a value and its column
+        size = 8.0 * points.nnz / points.shape[0]
+    return int(np.clip(MEMORY_BYTES / max(1.0, size), FEWEST_ROWS, MOST_ROWS))
 
 
 def uncertainty_in_graph(model: Any, points: Points) -> Uncertainty:
