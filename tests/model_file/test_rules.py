@@ -111,6 +111,8 @@ RULES = [
     ("GraphPropagation", "graph.influence", without_last, "influence has the shape"),
     ("GraphPropagation", "graph.solution", lambda a: a[:, :2], "solution has the shape"),
     ("GraphPropagation", "graph.solved_label_weights", without_last, "has the shape"),
+    ("GraphPropagation", "graph.class_factors", without_last, "class_factors has the shape"),
+    ("GraphPropagation", "graph.class_factors", np.zeros_like, "factors > 0"),
     ("GraphPropagation", "kept.n_neighbors", 2, "entries"),
     ("GraphPropagation", "kept.n_neighbors", 0, "entries"),
     ("GraphPropagation", "kept.lists", longer, "entries"),

@@ -170,7 +170,7 @@ def graph_scores(graph, X, class_weights=1.0):
         if nearest.size:
             farthest = distances[nearest[-1]] or 1.0
             values = np.exp(-4.0 * distances[nearest] / farthest) @ influence[nearest]
-            values *= class_weights
+            values *= class_weights * graph.class_factors.array()
             scores[row] = values / values.sum() if values.sum() > 0 else scores[row]
     return scores
 

@@ -16,7 +16,6 @@ from seqmed import uncertainty
 from seqmed.classes import Rows
 from seqmed.estimators.base import Started, StreamClassifier
 from seqmed.estimators.graph_propagation import (
-    DEFAULT_GRAPH_MEMORY,
     FIT_BATCH,
     GraphPropagation,
     begin_graph,
@@ -65,8 +64,10 @@ class SeqGraphMED(StreamClassifier):
         Carries the parameters of the margin expert. None is a `SeqMED` with the `class_weight`,
         `forgetting` and `random_state` of this classifier. The estimator is not fitted; the fitted
         margin expert is `estimator_`.
-    graph_memory : int >= 2, default=10000
-        Largest number of rows kept for the graph. At most half of them are labeled.
+    graph_memory : "auto" or int >= 2, default="auto"
+        Largest number of rows kept for the graph. At most half of them are labeled. "auto" is the
+        number of rows that fit 64 MB in single precision, at least 10,000 and at most 13,000. The
+        number used is `graph_memory_`.
     n_neighbors : int >= 1, default=10
         Number of neighbours of a row in the graph.
     alpha : float in [0, 1), default=0.97
@@ -134,6 +135,8 @@ class SeqGraphMED(StreamClassifier):
         Scales of the columns; all 1 if they are not scaled.
     n_kept_ : int
         Number of rows kept for the graph.
+    graph_memory_ : int
+        Largest number of rows kept for the graph.
     metric_ : {"euclidean", "cosine"} or Kernel
         Distance of the graph.
     duality_gap_ : float
@@ -209,7 +212,7 @@ class SeqGraphMED(StreamClassifier):
         self,
         estimator: Any = None,
         *,
-        graph_memory: int = DEFAULT_GRAPH_MEMORY,
+        graph_memory: int | str = "auto",
         n_neighbors: int = 10,
         alpha: float = 0.97,
         metric: str | Callable[[Any, Any], Any] | Kernel = "auto",
@@ -457,6 +460,11 @@ class SeqGraphMED(StreamClassifier):
         model = self._snapshot()
         scale = model._state.column_scale
         return scale.copy() if scale.size else np.ones(model.n_features_in_)
+
+    @property
+    def graph_memory_(self) -> int:
+        """Largest number of rows kept for the graph."""
+        return int(self._snapshot()._state.graph.capacity)
 
     @property
     def metric_(self) -> Any:
