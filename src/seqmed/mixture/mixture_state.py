@@ -231,6 +231,7 @@ class MixtureParameters(NamedTuple):
     ----------
     weight : weight of the graph if it is fixed; None to choose it by evidence.
     class_prior : whether class priors may be used.
+    proportions : (K,) known class proportions; None if they are unknown.
     forgetting : factor per batch, in (0, 1].
     restarts : whether the experts start again after a change of the concept.
     class_weights : (K,) weights of the classes; None for equal weights.
@@ -240,6 +241,7 @@ class MixtureParameters(NamedTuple):
 
     weight: float | None
     class_prior: bool
+    proportions: Array | None
     forgetting: float
     restarts: bool
     class_weights: Array | None
