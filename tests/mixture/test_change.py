@@ -15,7 +15,7 @@ from seqmed.mixture.change import (
     find_change,
     weigh_start,
 )
-from seqmed.mixture.pool import Recorded
+from seqmed.mixture.pooling import Recorded
 from tests.reference import naive_pool
 from tests.reference.change import naive_change
 from tests.support.command import log_lines

@@ -5,13 +5,19 @@ import pickle
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.random import RandomState
 from sklearn.base import BaseEstimator
+from sklearn.tree._tree import Tree
+
+from seqmed.mixture.experts import FittedClassifier
 
 
 def leaves(value, path="model"):
     """Yield (path, leaf) for everything reachable; an array is a leaf."""
-    if isinstance(value, BaseEstimator):
+    if isinstance(value, BaseEstimator | FittedClassifier):
         yield from leaves(vars(value), path)
+    elif isinstance(value, Tree | RandomState | type):
+        yield path, pickle.dumps(value)
     elif sp.issparse(value):
         for part in ("data", "indices", "indptr"):
             yield f"{path}.{part}", getattr(value, part)

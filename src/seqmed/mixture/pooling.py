@@ -37,7 +37,7 @@ SMALLEST_WEIGHT = 0.02
 PRECISION, STEPS = 1e-5, 1000
 
 
-class Pool(NamedTuple):
+class Pooling(NamedTuple):
     """How the probabilities of the members are pooled.
 
     Attributes
@@ -78,12 +78,12 @@ class Recorded(NamedTuple):
     weights: Array
 
 
-def no_pool(n_members: int) -> Pool:
+def no_pool(n_members: int) -> Pooling:
     """Return the pool before the first label."""
-    return Pool(np.full(n_members, 1.0 / max(1, n_members)), np.ones(n_members), 1.0)
+    return Pooling(np.full(n_members, 1.0 / max(1, n_members)), np.ones(n_members), 1.0)
 
 
-def choose_pool(record: Recorded, n_known: int, names: Sequence[str], fitted: Mask) -> Pool:
+def choose_pool(record: Recorded, n_known: int, names: Sequence[str], fitted: Mask) -> Pooling:
     """Choose temperatures and weights by the record.
 
     Parameters
@@ -106,7 +106,7 @@ def choose_pool(record: Recorded, n_known: int, names: Sequence[str], fitted: Ma
     weights = mixture_weights(chosen, record.weights, counts)
     weights = np.where(fitted & (weights >= SMALLEST_WEIGHT), weights, 0.0)
     weights = weights / weights.sum() if weights.any() else fitted / fitted.sum()
-    pool = Pool(weights, temperatures, 1.0)
+    pool = Pooling(weights, temperatures, 1.0)
     mean = np.einsum("m,rmk->rk", weights, np.exp(logs))
     return pool._replace(temperature=best_temperature(safe_logs(mean), record))
 
@@ -122,10 +122,12 @@ def mixture_weights(likelihoods: Array, row_weights: Array, counts: Array) -> Ar
     """
     from seqmed.mixture import evidence  # numba is imported by the first update
 
-    return np.asarray(evidence.mixture_weights(likelihoods, row_weights, counts, PRECISION, STEPS))
+    return np.asarray(
+        evidence.component_weights(likelihoods, row_weights, counts, PRECISION, STEPS)
+    )
 
 
-def pooled(probabilities: Array, pool: Pool) -> Array:
+def pooled(probabilities: Array, pool: Pooling) -> Array:
     """Return the probabilities (m, K) of the pool, given those of its members, (m, M, K)."""
     total = np.zeros((probabilities.shape[0], probabilities.shape[2]))
     for member in np.flatnonzero(pool.used()):

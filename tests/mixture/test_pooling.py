@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from seqmed.mixture.pool import GRAPH, Recorded, choose_pool, no_pool, pooled
+from seqmed.mixture.pooling import GRAPH, Recorded, choose_pool, no_pool, pooled
 from tests.reference import naive_pool
 
 
