@@ -1,19 +1,11 @@
-"""Accuracy on random checks, agreement and the stopping hint."""
+"""Accuracy on random checks and the stopping hint."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.metrics import cohen_kappa_score
 
-from seqmed.labeling.ledger import (
-    Ledger,
-    Outcome,
-    accuracy_of,
-    agreements,
-    cohen_kappa,
-    outcomes,
-)
+from seqmed.labeling.ledger import Ledger, Outcome, accuracy_of, outcomes
 from seqmed.labeling.log import Event
 from seqmed.labeling.page import POINTS, moving_means, stopping_hint
 
@@ -46,17 +38,17 @@ def test_outcomes_follow_the_current_labels():
         label(6),
         Event("withdraw", "t", "Ada", "f", 6, DIGEST),
         label(7),
-        label(7, "Bo", "y"),  # disputed
+        Event("change", "t", "Bo", "f", 7, DIGEST, "", "y"),
         Event("skip", "t", "Ada", "f", 8, DIGEST, why="random", guess="y", probability=0.5),
         Event("undo", "t", "Ada", "f", 8, DIGEST),
         label(8),  # the prediction of its first card counts
     ]
     ledger = Ledger(events)
     found = outcomes(ledger, checks=True)
-    assert found == [Outcome(1, True), Outcome(2, False), Outcome(5, False), Outcome(8, False)]
+    assert found == [Outcome(1, True), Outcome(2, False), Outcome(5, False), Outcome(7, False), Outcome(8, False)]
     assert outcomes(ledger, checks=False) == [Outcome(4, True)]
     result = accuracy_of(found)
-    assert (result.value, result.n) == (1 / 4, 4)
+    assert (result.value, result.n) == (1 / 5, 5)
     assert accuracy_of([]).value is None
 
 
@@ -67,28 +59,6 @@ def test_the_accuracy_is_that_of_the_latest_checks():
     assert len(means) <= POINTS
     assert means[-1] == (150, 1.0)
     assert means[0][1] == 0.0
-
-
-def test_kappa_is_that_of_scikit_learn():
-    generator = np.random.default_rng(0)
-    ours = generator.choice(list("abc"), 50)
-    theirs = np.where(generator.random(50) < 0.7, ours, generator.choice(list("abc"), 50))
-    found = cohen_kappa(list(zip(ours.tolist(), theirs.tolist(), strict=True)))
-    assert found == pytest.approx(cohen_kappa_score(ours, theirs))
-    assert cohen_kappa([("a", "a"), ("a", "a")]) is None
-
-
-def test_agreement_uses_the_first_labels():
-    events = [
-        label(1),
-        label(1, "Bo", "y"),
-        Event("change", "t", "Bo", "f", 1, DIGEST, "", "x"),  # after they talked
-        label(2),
-        label(2, "Bo"),
-        label(3),
-    ]
-    (found,) = agreements(Ledger(events))
-    assert found == {"people": ("Ada", "Bo"), "n": 2, "agreement": 0.5, "kappa": 0.0}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The state of all labels: a fold over the label log, and what it says of models and people.
+"""The state of all labels: a fold over the label log, and what it says of models.
 
 Every answer stores the class that the model predicted when it chose the row, before the label was
 known. Random checks are a uniform sample of the rows, so their accuracy is an unbiased estimate of
@@ -9,17 +9,15 @@ their accuracy is usually lower.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import combinations
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from seqmed.labeling.log import (
     CHANGE,
     LABEL,
     RANDOM,
-    SETTLE,
     SKIP,
     UNDO,
     WITHDRAW,
@@ -36,45 +34,23 @@ LATEST = 50
 
 
 @dataclass
-class RowLabels:
-    """The labels of one row.
+class RowLabel:
+    """The label of one row.
 
     Attributes
     ----------
-    given : current label of each person.
-    first : first label of each person, for the agreement.
-    skipped : people who skipped the row.
-    settled : label on which people settled.
+    label : the label; None if there is none.
+    person : who labeled or skipped the row, or changed its label; None if it is to be asked.
     asked : the first answer to its card: why the row was asked, and the prediction.
     id : value of the id column.
     version : number of the last event of the row; 0 without one.
     """
 
-    given: dict[str, str] = field(default_factory=dict)
-    first: dict[str, str] = field(default_factory=dict)
-    skipped: set[str] = field(default_factory=set)
-    settled: str | None = None
+    label: str | None = None
+    person: str | None = None
     asked: Event | None = None
     id: str = ""
     version: int = 0
-
-    @property
-    def label(self) -> str | None:
-        """The label to learn; None if there is none or people disagree."""
-        if self.settled is not None:
-            return self.settled
-        labels = set(self.given.values())
-        return labels.pop() if len(labels) == 1 else None
-
-    @property
-    def disputed(self) -> bool:
-        """Whether people disagree."""
-        return self.settled is None and len(set(self.given.values())) > 1
-
-    @property
-    def people(self) -> set[str]:
-        """People who labeled or skipped the row."""
-        return self.skipped | self.given.keys()
 
 
 class Ledger:
@@ -84,20 +60,20 @@ class Ledger:
 
     Attributes
     ----------
-    rows : labels of every row that has had an event.
+    rows : label of every row that has had an event.
     n_events, n_answers : number of events, and of answers to cards.
     classes : number of rows with each label, in the order of first use.
     answers : rows that each person answered, the last one at the end, for `undo`. The people are in
-        the order of their first event.
+        the order of their first answer.
     returned : rows whose answer a person has undone, to be shown again; the next one at the end.
     """
 
     def __init__(self, events: Iterable[Event] = ()):
-        self.rows: dict[RowKey, RowLabels] = {}
+        self.rows: dict[RowKey, RowLabel] = {}
         self.n_events = self.n_answers = 0
         self.classes: Counter[str] = Counter()
-        self.answers: dict[str, list[RowKey]] = {}
-        self.returned: dict[str, list[RowKey]] = {}
+        self.answers: defaultdict[str, list[RowKey]] = defaultdict(list)
+        self.returned: defaultdict[str, list[RowKey]] = defaultdict(list)
         self._digest = hashlib.sha256()
         for event in events:
             self.apply(event)
@@ -112,25 +88,21 @@ class Ledger:
         """The number of rows with a label."""
         return self.classes.total()
 
-    def row(self, key: RowKey) -> RowLabels:
-        """Return the labels of a row."""
-        return self.rows.get(key) or RowLabels()
+    def row(self, key: RowKey) -> RowLabel:
+        """Return the label of a row."""
+        return self.rows.get(key) or RowLabel()
 
     def check(self, event: Event) -> None:
         """Refuse an event that is not possible now."""
-        kind, row, person = event.event, self.row(event.key), event.person
-        if kind == LABEL and person in row.given:
-            raise LabelingError(f"{person} has labeled this row before: change that label")
-        if kind in (CHANGE, WITHDRAW) and person not in row.given:
-            raise LabelingError(f"{person} has not labeled this row")
-        if kind == SKIP and person in row.people:
-            raise LabelingError(f"{person} has answered this row before")
-        if kind == UNDO and person not in row.people:
-            raise LabelingError(f"{person} has no answer of this row to undo")
-        if kind == SETTLE and len(row.given) < 2:
-            raise LabelingError(
-                "fewer than two people labeled this row: there is nothing to settle"
-            )
+        kind, row = event.event, self.row(event.key)
+        if kind in (LABEL, SKIP) and row.person is not None:
+            raise LabelingError(f"{row.person} has answered this row before: change that label")
+        if kind == CHANGE and row.person is None:
+            raise LabelingError("this row has no answer to change")
+        if kind == WITHDRAW and row.label is None:
+            raise LabelingError("this row has no label to withdraw")
+        if kind == UNDO and row.person != event.person:
+            raise LabelingError(f"{event.person} has no answer of this row to undo")
 
     def apply(self, event: Event) -> tuple[str | None, str | None]:
         """Apply an event.
@@ -141,47 +113,32 @@ class Ledger:
         """
         self.check(event)
         key, person = event.key, event.person
-        row = self.rows.setdefault(key, RowLabels())
-        before = row.label
-        if event.event == SKIP:
-            row.skipped.add(person)
-        elif event.event == SETTLE:
-            row.settled = event.label
+        row = self.rows.setdefault(key, RowLabel())
+        before, after = row.label, event.label or None
+        owner = person if event.event in (LABEL, CHANGE, SKIP) else None
+        if owner != row.person:  # the answer is that of another person now
+            if row.person is not None:
+                self.answers[row.person].remove(key)
+            if owner is not None:
+                self.answers[owner].append(key)
+            row.person = owner
+        if event.event == UNDO:
+            self.returned[person].append(key)
         else:
-            row.settled = None
-            row.skipped.discard(person)
-            if event.event in (LABEL, CHANGE):
-                row.given[person] = event.label
-                row.first.setdefault(person, event.label)
-            else:
-                row.given.pop(person, None)
-                row.first.pop(person, None)
-        self._follow_cards(event, row)
+            for keys in self.returned.values():
+                if key in keys:
+                    keys.remove(key)
+        if event.why:  # an answer to a card
+            self.n_answers += 1
+            row.asked = row.asked or event
         self.n_events += 1
-        row.version, row.id = self.n_events, event.id or row.id
+        row.label, row.version, row.id = after, self.n_events, event.id or row.id
         self._digest.update("\x00".join(as_cells(event)).encode() + b"\n")
-        after = row.label
         if before is not None:
             self.classes[before] -= 1
         if after is not None:
             self.classes[after] += 1
         return before, after
-
-    def _follow_cards(self, event: Event, row: RowLabels) -> None:
-        """Keep the answers of a person in order, and note why the row was asked."""
-        key, answers = event.key, self.answers.setdefault(event.person, [])
-        returned = self.returned.setdefault(event.person, [])
-        if event.event in (LABEL, SKIP):
-            answers.append(key)
-            if key in returned:
-                returned.remove(key)
-            if event.why:  # an answer to a card
-                self.n_answers += 1
-                row.asked = row.asked or event
-        elif event.event in (UNDO, WITHDRAW) and key in answers:
-            answers.remove(key)
-            if event.event == UNDO:
-                returned.append(key)
 
 
 def current_labels(
@@ -189,11 +146,7 @@ def current_labels(
 ) -> Iterator[bytes]:
     """Yield the lines of a CSV with the current label of every row: file, row, digest, id, label.
 
-    Parameters
-    ----------
-    header : the columns of the label log.
-    ledger : the labels.
-    where : function that returns the file and the number of a row, where it is now.
+    ``where`` returns the file and the number of a row, where it is now.
     """
     yield line(header[3:8])
     for key, row in ledger.rows.items():
@@ -208,7 +161,7 @@ class LabelProgress:
 
     Parameters
     ----------
-    n_events, digest : number of events of the label log, and their digest.
+    n_events, digest : number of events of the label log, and digest of the ledger after these.
     n_labeled : rows with a label after these events.
     state : state of the learner besides the model, as JSON.
     """
@@ -219,7 +172,7 @@ class LabelProgress:
     state: str
 
 
-# -- accuracy on random checks and on queried rows, and the agreement of people --------------------
+# -- accuracy on random checks and on queried rows -------------------------------------------------
 
 
 class Outcome(NamedTuple):
@@ -261,33 +214,3 @@ def accuracy_of(found: Sequence[Outcome], latest: int = LATEST) -> Accuracy:
     found = found[-latest:]
     correct, n = sum(each.hit for each in found), len(found)
     return Accuracy(correct / n if n else None, n, *wilson_interval(correct, n))
-
-
-def cohen_kappa(pairs: Sequence[tuple[str, str]]) -> float | None:
-    """Return Cohen's kappa of two people's labels of the same rows, None if it is not defined."""
-    n = len(pairs)
-    ours, theirs = Counter(pair[0] for pair in pairs), Counter(pair[1] for pair in pairs)
-    observed = sum(one == other for one, other in pairs) / n
-    expected = sum(ours[label] * theirs[label] for label in ours) / n**2
-    return None if expected == 1.0 else (observed - expected) / (1.0 - expected)
-
-
-def agreements(ledger: Ledger) -> list[dict[str, Any]]:
-    """Return the agreement of every two people with rows in common, by their first labels.
-
-    Each has the names of the ``people``, the number ``n`` of rows that both labeled, the share of
-    equal labels as ``agreement``, and Cohen's ``kappa``.
-    """
-    common: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for row in ledger.rows.values():
-        for pair in combinations(sorted(row.first), 2):
-            common.setdefault(pair, []).append((row.first[pair[0]], row.first[pair[1]]))
-    return [
-        {
-            "people": people,
-            "n": len(pairs),
-            "agreement": sum(one == other for one, other in pairs) / len(pairs),
-            "kappa": cohen_kappa(pairs),
-        }
-        for people, pairs in sorted(common.items())
-    ]

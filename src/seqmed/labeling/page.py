@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from seqmed.labeling.learner import COMPARED_PROBES, PROBE_EVERY, Background
-from seqmed.labeling.ledger import Ledger, Outcome, accuracy_of, agreements, outcomes
+from seqmed.labeling.ledger import Ledger, Outcome, accuracy_of, outcomes
 from seqmed.labeling.log import RowKey
 from seqmed.labeling.queue import Card
 
@@ -23,14 +24,8 @@ LITTLE = 0.01
 class Page:
     """The contents of the page.
 
-    Parameters
-    ----------
-    ledger : the labels.
-    background : the learner, with the rows.
-    classes : classes that are offered from the beginning.
-    shown : columns on a card; None for all.
-    goal : number of labels to reach.
-    title : name of the data, without folders.
+    It offers some classes from the beginning, and shows the columns ``shown`` on a card, None for
+    all. The title names the data, without folders.
     """
 
     def __init__(
@@ -48,7 +43,6 @@ class Page:
         self._classes, self._shown = classes, shown
         self._goal, self._title = goal, title
         self._snippets: dict[RowKey, str] = {}
-        self._status: tuple[Any, dict[str, Any]] = (None, {})  # with the state it belongs to
 
     # -- cards -------------------------------------------------------------------------------------
 
@@ -86,13 +80,11 @@ class Page:
         The classes have a fixed order: those offered from the beginning, then as they were used.
         """
         ledger, background, learner = self._ledger, self._background, self._background.learner
-        rows, unsaved = ledger.rows.values(), background.unsaved
-        state = ledger.n_events, background.n_learned, background.trouble, unsaved
-        if self._status[0] == state:
-            return self._status[1]
+        unsaved = background.unsaved
         checks, queried = outcomes(ledger, checks=True), outcomes(ledger, checks=False)
         classes = dict.fromkeys([*self._classes, *ledger.classes])
-        found = {
+        labels_of = Counter(row.person for row in ledger.rows.values() if row.label is not None)
+        return {
             "title": self._title,
             "goal": self._goal,
             "labels": ledger.n_labeled,
@@ -103,44 +95,37 @@ class Page:
             "changes": learner.changes[-POINTS:],
             "moved": learner.moved,
             "hint": stopping_hint(learner.changes),
-            "people": [[name, sum(name in row.given for row in rows)] for name in ledger.answers],
-            "agreement": agreements(ledger),
-            "disputes": sum(row.disputed for row in rows),
+            "people": [[name, labels_of[name]] for name in ledger.answers],
             "waiting": ledger.n_events - background.n_learned,
             "events": ledger.n_events,
             "kept": len(learner.kept_labels),
             "trouble": background.trouble is not None,
             "unsaved": (unsaved.strerror or "the disk does not answer") if unsaved else "",
         }
-        self._status = (state, found)
-        return found
 
     # -- history -----------------------------------------------------------------------------------
 
-    def history(self, search: str = "", only: str = "", start: int = 0) -> dict[str, Any]:
+    def history(self, search: str, *, skipped: bool, start: int) -> dict[str, Any]:
         """Return rows that were answered, the last one first.
 
         Parameters
         ----------
-        search : words that must all occur in the row, its labels or its people.
-        only : "disputes", "skipped" or nothing.
+        search : words that must all occur in the row, its label or its person.
+        skipped : whether to return only rows that were skipped.
         start : number of rows to leave out.
         """
         rows, words = self._ledger.rows, search.lower().split()
         keys = sorted(rows, key=lambda key: -rows[key].version)
-        found = [key for key in keys if self._matches(key, words, only)]
+        found = [key for key in keys if self._matches(key, words, skipped)]
         shown = [self._answered_row(key) for key in found[start : start + ROWS_OF_HISTORY]]
         return {"total": len(found), "start": start, "rows": shown}
 
-    def _matches(self, key: RowKey, words: Sequence[str], only: str) -> bool:
-        row = self._ledger.rows[key]
-        kinds = {"disputes": row.disputed, "skipped": row.skipped and not row.given}
-        if not kinds.get(only, row.people):
+    def _matches(self, key: RowKey, words: Sequence[str], skipped: bool) -> bool:
+        row, (file, number) = self._ledger.rows[key], self._pool.where(key)
+        if row.person is None or (skipped and row.label is not None):
             return False
-        labels = [*row.given.values(), row.settled or ""]
-        where = map(str, self._pool.where(key))
-        text = " ".join([*labels, *row.given, *where, row.id, self._snippet(key)]).lower()
-        return all(word in text for word in words)
+        text = f"{row.label or ''} {row.person} {file} {number} {row.id} {self._snippet(key)}"
+        return all(word in text.lower() for word in words)
 
     def _snippet(self, key: RowKey) -> str:
         """Return the beginning of the cells of a row."""
@@ -161,10 +146,7 @@ class Page:
             "version": row.version,
             "text": self._snippet(key),
             "label": row.label,
-            "given": row.given,
-            "skipped": sorted(row.skipped),
-            "settled": row.settled,
-            "disputed": row.disputed,
+            "person": row.person,
             "guess": row.asked.guess if row.asked else "",
         }
 
