@@ -45,7 +45,13 @@ def test_outcomes_follow_the_current_labels():
     ]
     ledger = Ledger(events)
     found = outcomes(ledger, checks=True)
-    assert found == [Outcome(1, True), Outcome(2, False), Outcome(5, False), Outcome(7, False), Outcome(8, False)]
+    assert found == [
+        Outcome(1, True),
+        Outcome(2, False),
+        Outcome(5, False),
+        Outcome(7, False),
+        Outcome(8, False),
+    ]
     assert outcomes(ledger, checks=False) == [Outcome(4, True)]
     result = accuracy_of(found)
     assert (result.value, result.n) == (1 / 5, 5)

@@ -207,7 +207,7 @@ class Desk:
         return found
 
     def _next_card(self, session: Session, cards: Round) -> Card | None:
-        """Return the next card of a session from a round; None if all rows are answered or taken."""
+        """Return the next card of a session; None if all rows are answered or in a hand."""
         now = time.monotonic()
         taken = {
             key
