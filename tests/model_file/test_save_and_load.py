@@ -34,10 +34,10 @@ from seqmed import (
     model_file,
 )
 from seqmed.kernels import RBF, Polynomial
-from seqmed.selection.search import equal_parameters
 from tests.support.configurations import CONFIGURATIONS, learned, make_batch, over
 from tests.support.raw_tables import mixed_rows
 from tests.support.saved_models import assert_refused, assert_same, bits, outputs, product, restored
+from tests.support.state import equal_parameters
 
 # functions cannot be saved
 SAVABLE = {name: case for name, case in CONFIGURATIONS.items() if "callable" not in name}

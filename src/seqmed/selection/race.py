@@ -128,16 +128,8 @@ class Record:
 
 def empty_race(n_candidates: int) -> Record:
     """Return the record before the first label."""
-    nothing = np.zeros(n_candidates)
-    return Record(
-        nothing,
-        np.zeros((n_candidates, n_candidates)),
-        np.zeros((n_candidates, n_candidates)),
-        0.0,
-        nothing,
-        nothing,
-        (None,) * n_candidates,
-    )
+    each, pairs = np.zeros(n_candidates), np.zeros((n_candidates, n_candidates))
+    return Record(each, pairs, pairs, 0.0, each, each, (None,) * n_candidates)
 
 
 def make_candidates(estimator: Any, grid: list[dict[str, Any]]) -> list[Any]:
@@ -160,13 +152,11 @@ def make_candidates(estimator: Any, grid: list[dict[str, Any]]) -> list[Any]:
 def common_classes(candidates: list[Any]) -> NDArray[Any]:
     """Return the classes of all candidates; refuse candidates with different classes."""
     first: NDArray[Any] = candidates[0].classes_
-    for other in candidates[1:]:
-        if not np.array_equal(other.classes_, first):
-            raise ValueError(
-                f"candidates found the classes {first.tolist()} and {other.classes_.tolist()} "
-                "in the same labels, expected the same classes: leave parameters that define "
-                "missing labels, such as unlabeled, out of param_grid."
-            )
+    if any(not np.array_equal(other.classes_, first) for other in candidates[1:]):
+        raise ValueError(
+            "candidates read the same labels as different classes, expected the same classes: "
+            "leave unlabeled out of param_grid."
+        )
     return first
 
 

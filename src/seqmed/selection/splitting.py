@@ -139,18 +139,13 @@ class SemiSupervisedSplit(BaseCrossValidator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features), default=None
-            Rows.
-        y : array-like of shape (n_samples,), default=None
-            Labels. Required if the number of folds depends on the labeled rows, as in LeaveOneOut.
-        groups : array-like of shape (n_samples,), default=None
-            Group of every row. Required if the number of folds depends on it, as in
+        X, y, groups : default=None
+            As in `split`. Required if the number of folds depends on them, as in LeaveOneOut and
             LeaveOneGroupOut.
 
         Returns
         -------
         n_splits : int
-            Number of folds.
         """
         if y is None:
             return int(self._splitter.get_n_splits())
