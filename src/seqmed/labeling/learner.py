@@ -24,8 +24,6 @@ from seqmed.labeling.queue import ROUND, Card, Round, choose_round, class_names,
 
 # Labels from one probe to the next, probes that are compared for the stopping hint, and rows.
 PROBE_EVERY, COMPARED_PROBES, PROBED_ROWS = 10, 10, 1000
-# Transitions between classes that are reported.
-REPORTED = 3
 # Seconds of work for every second of saving, and least number of seconds between two saves.
 WORK_PER_SAVE, PAUSE = 20.0, 2.0
 
@@ -48,7 +46,6 @@ class LabelLearner:
         retracted, or None, if the label was refused.
     changes : for every probe, number of labels, share of the predictions that the labels since the
         last probe changed, and share since `COMPARED_PROBES` probes ago (None before that).
-    moved : the most frequent changes of predictions at the last probe: from, to, number of rows.
     """
 
     def __init__(self, model: Any, pool: Pool, as_label: Callable[[str], Any] = str):
@@ -57,7 +54,6 @@ class LabelLearner:
         self.rounds: dict[int, Round] = {}
         self.kept_labels: dict[RowKey, str | None] = {}
         self.changes: list[tuple[int, float, float | None]] = []
-        self.moved: list[tuple[str, str, int]] = []
         self._n_steps = self._next_round = 0
         self._probes: list[list[str]] = []
         self._probed = np.sort(pool.candidates[:PROBED_ROWS])
@@ -111,13 +107,9 @@ class LabelLearner:
         shares = self.model.predict_proba(self.pool.take(self._probed))
         now = [names[code] for code in shares.argmax(axis=1).tolist()]
         if self._probes:
-            pairs = [pair for pair in zip(self._probes[-1], now, strict=True) if pair[0] != pair[1]]
-            frequent = sorted(set(pairs), key=lambda pair: (-pairs.count(pair), pair))
-            self.moved = [(*pair, pairs.count(pair)) for pair in frequent[:REPORTED]]
             full = len(self._probes) >= COMPARED_PROBES
-            before = zip(self._probes[0], now, strict=True)
-            since = sum(old != new for old, new in before) / len(now) if full else None
-            entry = (self._n_steps, len(pairs) / len(now), since)
+            since = share_changed(self._probes[0], now) if full else None
+            entry = (self._n_steps, share_changed(self._probes[-1], now), since)
             self.changes = [*self.changes, entry]
         self._probes = [*self._probes, now][-COMPARED_PROBES:]
 
@@ -132,7 +124,6 @@ class LabelLearner:
             "n_steps": self._n_steps,
             "probes": self._probes,
             "changes": self.changes,
-            "moved": self.moved,
             "kept_labels": list(self.kept_labels.items()),
         }
         ledger, text = self.ledger, json.dumps(state, ensure_ascii=False)
@@ -147,7 +138,6 @@ class LabelLearner:
         state = json.loads(progress.state)
         self._n_steps = state["n_steps"]
         self.changes = [(n, last, since) for n, last, since in state["changes"]]
-        self.moved = [(old, new, count) for old, new, count in state["moved"]]
         self.kept_labels = {RowKey(*key): label for key, label in state["kept_labels"]}
         if state["pool"] != self.pool.fingerprint:
             self._next_round = round_at(self.ledger.n_answers)
@@ -160,6 +150,11 @@ class LabelLearner:
             )
             for number, cards in state["rounds"]
         }
+
+
+def share_changed(before: Sequence[str], now: Sequence[str]) -> float:
+    """Return the share of predictions that changed."""
+    return sum(old != new for old, new in zip(before, now, strict=True)) / len(now)
 
 
 def learned_labels(events: Sequence[Event], progress: LabelProgress) -> Ledger:
@@ -178,13 +173,7 @@ def learned_labels(events: Sequence[Event], progress: LabelProgress) -> Ledger:
 
 
 class Background:
-    """Learns events in a thread of its own, as they arrive.
-
-    Parameters
-    ----------
-    learner : the learner.
-    events : all events so far, the events already learned included.
-    save : function that saves the learner.
+    """Learns events in a thread of its own, as they arrive, after all events so far.
 
     Attributes
     ----------

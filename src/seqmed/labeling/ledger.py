@@ -175,13 +175,6 @@ class LabelProgress:
 # -- accuracy on random checks and on queried rows -------------------------------------------------
 
 
-class Outcome(NamedTuple):
-    """Whether the prediction of a row was correct, and the number of the row among the answers."""
-
-    number: int
-    hit: bool
-
-
 class Accuracy(NamedTuple):
     """The share of n predictions that are correct, None without any, and its interval."""
 
@@ -191,26 +184,26 @@ class Accuracy(NamedTuple):
     high: float
 
 
-def outcomes(ledger: Ledger, *, checks: bool) -> list[Outcome]:
-    """Return the outcomes of random checks, or of queried rows.
+def outcomes(ledger: Ledger, *, checks: bool) -> list[bool]:
+    """Return whether the predictions of random checks, or of queried rows, were correct.
 
     Rows without a label or a prediction are left out.
     """
     return [
-        Outcome(number, row.asked.guess == row.label)
-        for number, row in enumerate(ledger.rows.values(), 1)
+        row.asked.guess == row.label
+        for row in ledger.rows.values()
         if row.asked is not None and row.asked.guess and row.label is not None
         if (row.asked.why == RANDOM) is checks
     ]
 
 
-def accuracy_of(found: Sequence[Outcome], latest: int = LATEST) -> Accuracy:
+def accuracy_of(found: Sequence[bool]) -> Accuracy:
     """Return the accuracy of the latest outcomes.
 
     They may have different probabilities of being correct, as with a model that improves. The
     variance of their sum is then smaller than that of a binomial distribution of the same mean, so
     that the interval of their mean is rather too wide than too narrow.
     """
-    found = found[-latest:]
-    correct, n = sum(each.hit for each in found), len(found)
+    found = found[-LATEST:]
+    correct, n = sum(found), len(found)
     return Accuracy(correct / n if n else None, n, *wilson_interval(correct, n))

@@ -182,12 +182,7 @@ def read_lines(content: bytes) -> list[list[str]]:
 
 
 class LabelLog:
-    """The label log in a file.
-
-    Parameters
-    ----------
-    path : the file; it is created if it does not exist.
-    id_name, label_name : names of the columns of ids and labels.
+    """The label log in a file, which is created if it does not exist.
 
     Attributes
     ----------

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from seqmed.labeling.learner import COMPARED_PROBES, PROBE_EVERY, Background
-from seqmed.labeling.ledger import Ledger, Outcome, accuracy_of, outcomes
+from seqmed.labeling.ledger import Ledger, accuracy_of, outcomes
 from seqmed.labeling.log import RowKey
 from seqmed.labeling.queue import Card
 
@@ -15,8 +15,8 @@ from seqmed.labeling.queue import Card
 LONGEST_CELL, SNIPPET = 200_000, 160
 # Rows of the history in one answer.
 ROWS_OF_HISTORY = 50
-# Outcomes in the moving mean of the chart, at most and at least, and its largest number of points.
-WINDOW, LEAST, POINTS = 30, 5, 120
+# Largest number of points of a chart.
+POINTS = 120
 # Share of changed predictions below which more labels are likely to change little.
 LITTLE = 0.01
 
@@ -81,7 +81,6 @@ class Page:
         """
         ledger, background, learner = self._ledger, self._background, self._background.learner
         unsaved = background.unsaved
-        checks, queried = outcomes(ledger, checks=True), outcomes(ledger, checks=False)
         classes = dict.fromkeys([*self._classes, *ledger.classes])
         labels_of = Counter(row.person for row in ledger.rows.values() if row.label is not None)
         return {
@@ -89,11 +88,9 @@ class Page:
             "goal": self._goal,
             "labels": ledger.n_labeled,
             "classes": [[name, ledger.classes[name]] for name in classes],
-            "checks": accuracy_of(checks)._asdict(),
-            "queried": accuracy_of(queried)._asdict(),
-            "chart": {"checks": moving_means(checks), "queried": moving_means(queried)},
+            "checks": accuracy_of(outcomes(ledger, checks=True))._asdict(),
+            "queried": accuracy_of(outcomes(ledger, checks=False))._asdict(),
             "changes": learner.changes[-POINTS:],
-            "moved": learner.moved,
             "hint": stopping_hint(learner.changes),
             "people": [[name, labels_of[name]] for name in ledger.answers],
             "waiting": ledger.n_events - background.n_learned,
@@ -153,16 +150,6 @@ class Page:
     def whole_row(self, key: RowKey) -> dict[str, Any]:
         """Return a row of the history with all its cells."""
         return {**self._answered_row(key), "cells": self._cells(key)}
-
-
-def moving_means(found: Sequence[Outcome]) -> list[tuple[int, float]]:
-    """Return numbers of answers and means of the last outcomes, at most `POINTS` for a chart."""
-    step = max(1, -(-len(found) // POINTS))
-    means = []
-    for end in range(len(found), LEAST - 1, -step):
-        last = found[max(0, end - WINDOW) : end]
-        means.append((last[-1].number, sum(each.hit for each in last) / len(last)))
-    return means[::-1]
 
 
 def stopping_hint(changes: Sequence[tuple[int, float, float | None]]) -> str:

@@ -266,24 +266,16 @@ function barList(place, pairs) {
 }
 
 function showAccuracy(status) {
-  const { checks, queried, chart } = status;
+  const { checks, queried } = status;
   $("accuracy").textContent = checks.n ? percent(checks.value) : "–";
   $("interval").textContent = checks.n ? `${percent(checks.low)} to ${percent(checks.high)}` : "";
   $("accuracy-text").textContent = checks.n
     ? `Of the models that predicted the last ${plural(checks.n, "random check")}, before these were labeled, with its 95 % interval.`
     : "Measured on random checks, as soon as two classes have labels.";
-  $("queried").textContent = queried.n ? `(${percent(queried.value)})` : "";
-  const parts = [];
-  if (checks.n) {
-    parts.push(intervalBar(`Accuracy ${percent(checks.value)}, interval ${percent(checks.low)} to ${percent(checks.high)}`, checks.low, checks.value, checks.high));
-  }
-  if (chart.checks.length > 1 || chart.queried.length > 1) {
-    parts.push(lineChart(
-      `Moving accuracy: random checks ${checks.n ? percent(checks.value) : "none"}, queried rows ${queried.n ? percent(queried.value) : "none"}`,
-      [{ kind: "queried", points: chart.queried }, { kind: "checks", points: chart.checks }],
-    ));
-  }
-  $("accuracy-chart").replaceChildren(...parts);
+  $("queried").textContent = queried.n ? `Queried rows: ${percent(queried.value)}.` : "";
+  $("accuracy-chart").replaceChildren(...(checks.n
+    ? [intervalBar(`Accuracy ${percent(checks.value)}, interval ${percent(checks.low)} to ${percent(checks.high)}`, checks.low, checks.value, checks.high)]
+    : []));
 }
 
 function showChanges(status) {
@@ -292,11 +284,8 @@ function showChanges(status) {
   const top = Math.max(0.02, ...points.map(([, share]) => share));
   const nice = Math.ceil(top * 20) / 20;
   $("change-chart").replaceChildren(...(points.length > 1
-    ? [lineChart(`Predictions changed by every ten labels, last ${percent(points.at(-1)[1], 1)}`, [{ kind: "checks", points }], { top: nice, ticks: [0, nice], height: 72 })]
+    ? [lineChart(`Predictions changed by every ten labels, last ${percent(points.at(-1)[1], 1)}`, points, nice)]
     : []));
-  $("moved").replaceChildren(...status.moved.map(([from, to, count]) => make(
-    "li", {}, make("span", { text: `${visible(from)} → ${visible(to)}` }), make("span", { text: plural(count, "row") }),
-  )));
 }
 
 function showPeople(status) {
