@@ -169,7 +169,7 @@ def test_another_command_on_the_same_model_or_log_is_refused(tmp_path):
         port = command.host.split(":")[1]
         result = seqmed(tmp_path, "label", "third", "rows.csv", "--port", port, "--no-browser")
         assert result.code == 2
-        assert "is in use" in result.err
+        assert "already in use" in " ".join(result.err.split())
 
 
 # -- labels belong to rows -------------------------------------------------------------------------

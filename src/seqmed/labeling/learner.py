@@ -31,16 +31,12 @@ WORK_PER_SAVE, PAUSE = 20.0, 2.0
 class LabelLearner:
     """A model that follows a label log.
 
-    Parameters
-    ----------
-    model : a fitted model that takes raw tables; see `seqmed.StreamPipeline`.
-    pool : the rows.
-    as_label : function from the text of a label to the label that the model learns.
+    ``as_label`` returns the label that the model learns for the text of a label.
 
     Attributes
     ----------
-    model : the model after the events so far.
-    ledger : the labels after the events so far.
+    model, ledger : the model and the labels after the events so far. The model takes raw tables.
+    pool : the rows.
     rounds : the cards of the rounds that are still needed.
     kept_labels : rows of which the model has another label: the old one, if it could not be
         retracted, or None, if the label was refused.

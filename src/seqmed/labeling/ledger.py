@@ -35,22 +35,16 @@ LATEST = 50
 
 @dataclass
 class RowLabel:
-    """The label of one row.
+    """The label of one row, None if there is none.
 
-    Attributes
-    ----------
-    label : the label; None if there is none.
-    person : who labeled or skipped the row, or changed its label; None if it is to be asked.
-    asked : the first answer to its card: why the row was asked, and the prediction.
-    id : value of the id column.
-    version : number of the last event of the row; 0 without one.
+    The person labeled or skipped the row, or changed its label; None if it is to be asked.
     """
 
     label: str | None = None
     person: str | None = None
-    asked: Event | None = None
+    asked: Event | None = None  # the first answer to its card: the reason, and the prediction
     id: str = ""
-    version: int = 0
+    version: int = 0  # number of the last event of the row
 
 
 class Ledger:
@@ -200,9 +194,8 @@ def outcomes(ledger: Ledger, *, checks: bool) -> list[bool]:
 def accuracy_of(found: Sequence[bool]) -> Accuracy:
     """Return the accuracy of the latest outcomes.
 
-    They may have different probabilities of being correct, as with a model that improves. The
-    variance of their sum is then smaller than that of a binomial distribution of the same mean, so
-    that the interval of their mean is rather too wide than too narrow.
+    If the model improves meanwhile, the interval is rather too wide than too narrow: the variance
+    of the sum is smaller than that of a binomial distribution of the same mean.
     """
     found = found[-LATEST:]
     correct, n = sum(found), len(found)

@@ -27,25 +27,17 @@ LARGEST_POOL, LARGEST_BYTES = 20_000, 2**26
 # Share of the pool that is reserved for random checks. It is the share of cards that are random
 # checks, so that both kinds of rows last equally long.
 CHECK_SHARE = 0.2
-# Mean number of characters from which a column is shown as text, and rows used to measure it.
-TEXT_LENGTH, MEASURED = 40, 200
+# Mean number of characters from which a column is shown as text.
+TEXT_LENGTH = 40
 
 
 class FileRows(NamedTuple):
-    """Some rows of a file.
+    """Some rows of a file."""
 
-    Attributes
-    ----------
-    file : name of the file, different from those of all other files.
-    numbers : (n,) numbers of the rows in the file, from 1.
-    table : (n rows) raw cells by column name, with all columns of the file.
-    labeled : (n,) mask of the rows that have a label in the file.
-    """
-
-    file: str
-    numbers: NDArray[np.int64]
-    table: pa.Table
-    labeled: NDArray[np.bool_]
+    file: str  # a name that no other file has
+    numbers: NDArray[np.int64]  # (n,) numbers of the rows in the file, from 1
+    table: pa.Table  # (n rows) raw cells, with all columns of the file
+    labeled: NDArray[np.bool_]  # (n,) mask of the rows that have a label in the file
 
     def take(self, chosen: NDArray[np.intp]) -> FileRows:
         """Return some rows by their indices."""
@@ -165,8 +157,8 @@ class Sample:
     def shrink(self) -> None:
         """Keep the rows of lowest rank within both limits."""
         table, order = self.table, np.argsort(self.ranks, kind="stable")[:LARGEST_POOL]
-        sums = np.cumsum(row_bytes(table)[order])
-        order = order[: max(1, int(np.searchsorted(sums, LARGEST_BYTES, "right")))]
+        most = LARGEST_BYTES * len(self.keys) // max(1, table.nbytes)  # of mean size
+        order = order[: max(1, most)]
         if order.size < len(self.keys):
             self._bound = float(np.delete(self.ranks, order).min())
         kept = np.sort(order)
@@ -238,21 +230,6 @@ def row_ranks(file: str, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
     return ranks
 
 
-def row_bytes(table: pa.Table) -> NDArray[np.int64]:
-    """Return the approximate number of bytes of the cells of each row, (n,)."""
-    sizes = np.full(table.num_rows, 8 * table.num_columns, dtype=np.int64)
-    for column in table.columns:
-        if is_text(column.type):
-            lengths = pc.fill_null(pc.binary_length(column), 0)
-            sizes += lengths.to_numpy(zero_copy_only=False).astype(np.int64)
-    return sizes
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Whether a column has texts."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
 def joined_tables(tables: Sequence[pa.Table]) -> pa.Table:
     """Return tables below each other; columns that one of them lacks are empty there."""
     if not tables:
@@ -268,14 +245,10 @@ def joined_tables(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def text_columns(table: pa.Table) -> tuple[str, ...]:
-    """Return the columns to be shown as text: long cells with spaces."""
-    found = []
-    for name in table.column_names:
-        column = table.column(name)
-        if not is_text(column.type):
-            continue
-        texts = [text for text in column.slice(0, MEASURED).to_pylist() if text]
-        spaced = sum(" " in text for text in texts)
-        if texts and sum(map(len, texts)) >= TEXT_LENGTH * len(texts) and 2 * spaced >= len(texts):
-            found.append(name)
-    return tuple(found)
+    """Return the columns to be shown as text: those of long cells."""
+    return tuple(
+        name
+        for name, kind in zip(table.column_names, table.schema.types, strict=True)
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        if (pc.mean(pc.utf8_length(table.column(name))).as_py() or 0) >= TEXT_LENGTH
+    )

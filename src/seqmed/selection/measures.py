@@ -66,11 +66,7 @@ class Ranking(NamedTuple):
 class ScoreHistogram:
     """Counts of positive and negative rows in bins of their score, a probability.
 
-    Rows in one bin count as ties.
-
-    Parameters
-    ----------
-    positive, negative : numbers of rows of score 0.
+    Rows in one bin count as ties. The first rows, given by their numbers, have score 0.
     """
 
     def __init__(self, positive: int = 0, negative: int = 0) -> None:
@@ -121,15 +117,8 @@ class ScoreHistogram:
 class ClassMeasures(NamedTuple):
     """Measures of one class; None where the denominator is 0.
 
-    Parameters
-    ----------
-    label : the class.
-    precision : fraction of the rows predicted as this class that are of this class.
-    recall : fraction of the rows of this class that are predicted as this class.
-    f1 : harmonic mean of precision and recall.
-    correct, support, predicted : number of rows of this class that are predicted as this class, of
-        all rows of this class, and of all rows predicted as this class.
-    average_precision : as in `Ranking`; None with more than `RANKED_CLASSES` classes.
+    Of ``support`` rows of the class and ``predicted`` rows predicted as it, ``correct`` are both.
+    The average precision is None with more than `RANKED_CLASSES` classes.
     """
 
     label: Any

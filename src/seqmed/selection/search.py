@@ -195,13 +195,8 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows, labeled or not, in the form that the estimator takes.
-        y : array-like of shape (n_samples,)
-            Labels; the class documentation of the estimator describes how missing labels are
-            marked. At least one label is required.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights >= 0. Rows of weight 0 are left out. None gives every row the weight 1.
+        X, y, sample_weight
+            As in `fit` of the estimator. At least one label is required.
 
         Returns
         -------
@@ -245,15 +240,8 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows of the batch, in the form that the estimator takes.
-        y : array-like of shape (n_samples,)
-            Labels; the class documentation of the estimator describes how missing labels are
-            marked.
-        classes : array-like of shape (n_classes,), default=None
-            Classes to expect.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights >= 0. Rows of weight 0 are left out. None gives every row the weight 1.
+        X, y, classes, sample_weight
+            As in `partial_fit` of the estimator.
         **parameters : dict
             Further arguments for `partial_fit` of the estimator, such as ``new_points``.
 
@@ -302,20 +290,13 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows as they were learned.
-        y : array-like of shape (n_samples,), default=None
-            Labels to retract, one per row. None retracts whatever label each row has.
+        X, y
+            As in `retract` of the estimator.
 
         Returns
         -------
         self : object
-            The search without these labels.
-
-        Raises
-        ------
-        ValueError
-            If a candidate no longer stores one of the rows. The search is then unchanged.
+            The search without these labels. If a candidate refuses, the search is unchanged.
         """
         search = self._snapshot()
         search._check_parameters()
