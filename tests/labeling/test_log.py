@@ -165,7 +165,7 @@ def test_another_file_is_not_touched(tmp_path, text):
 
 
 def test_columns_of_the_data_may_not_be_those_of_the_log(tmp_path):
-    with pytest.raises(LabelingError, match="column 'row' of its own"):
+    with pytest.raises(LabelingError, match="another column 'row'"):
         LabelLog(tmp_path / "log.csv", "row")
 
 

@@ -248,12 +248,11 @@ def log_columns(id_name: str, label_name: str) -> list[str]:
     """Return the column names of a log; refuse names that occur twice."""
     names = {"id": id_name, "label": label_name}
     found = [names.get(column, column) for column in COLUMNS]
-    twice = next((name for name in found if found.count(name) > 1), None)
-    if twice is not None:
-        raise LabelingError(
-            f"the label log has a column {twice!r} of its own, and the data have an id or label "
-            "column of that name: rename the column of the data."
-        )
+    for name in names.values():
+        if found.count(name) > 1:
+            raise LabelingError(
+                f"the label log has another column {name!r}: rename that column of the data."
+            )
     return found
 
 

@@ -195,8 +195,13 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X, y, sample_weight
-            As in `fit` of the estimator. At least one label is required.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows, labeled or not, in the form that the estimator takes.
+        y : array-like of shape (n_samples,)
+            Labels; the class documentation of the estimator describes how missing labels are
+            marked. At least one label is required.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0. Rows of weight 0 are left out. None gives every row the weight 1.
 
         Returns
         -------
@@ -240,8 +245,14 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X, y, classes, sample_weight
-            As in `partial_fit` of the estimator.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows of the batch, in the form that the estimator takes.
+        y : array-like of shape (n_samples,)
+            Labels, some of them missing.
+        classes : array-like of shape (n_classes,), default=None
+            Classes to expect.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0. Rows of weight 0 are left out. None gives every row the weight 1.
         **parameters : dict
             Further arguments for `partial_fit` of the estimator, such as ``new_points``.
 
@@ -290,8 +301,10 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X, y
-            As in `retract` of the estimator.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows as they were learned.
+        y : array-like of shape (n_samples,), default=None
+            Labels to retract, one per row. None retracts whatever label each row has.
 
         Returns
         -------

@@ -8,7 +8,7 @@ from numbers import Integral
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.model_selection import BaseCrossValidator, PredefinedSplit, StratifiedKFold
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_consistent_length
@@ -105,7 +105,7 @@ class SemiSupervisedSplit(BaseCrossValidator):
         ValueError
             If no row is labeled, or the splitter refuses the rows.
         """
-        labeled, labels = self._labeled(X, y, groups)
+        labeled, given = self._labeled(X, y, groups)
         if self.separate_groups and groups is None:
             raise ValueError(
                 "separate_groups=True got groups=None, expected the group of every row: pass "
@@ -116,7 +116,7 @@ class SemiSupervisedSplit(BaseCrossValidator):
             with warnings.catch_warnings():
                 if self.separate_groups:  # used here even if the splitter ignores groups
                     warnings.filterwarnings("ignore", "The groups parameter is ignored")
-                folds = list(self._splitter.split(*labeled_rows(labeled, X, labels, groups)))
+                folds = list(self._splitter.split(*given))
         except ValueError as refusal:
             raise ValueError(
                 f"{self._splitter!r} cannot split the {rows.size} labeled rows: {refusal} Lower "
@@ -139,8 +139,12 @@ class SemiSupervisedSplit(BaseCrossValidator):
 
         Parameters
         ----------
-        X, y, groups : default=None
-            As in `split`. Required if the number of folds depends on them, as in LeaveOneOut and
+        X : array-like of shape (n_samples, n_features), default=None
+            Rows.
+        y : array-like of shape (n_samples,), default=None
+            Labels. Required if the number of folds depends on the labeled rows, as in LeaveOneOut.
+        groups : array-like of shape (n_samples,), default=None
+            Group of every row. Required if the number of folds depends on it, as in
             LeaveOneGroupOut.
 
         Returns
@@ -149,15 +153,15 @@ class SemiSupervisedSplit(BaseCrossValidator):
         """
         if y is None:
             return int(self._splitter.get_n_splits())
-        labeled, labels = self._labeled(X, y, groups)
-        return int(self._splitter.get_n_splits(*labeled_rows(labeled, X, labels, groups)))
+        _, given = self._labeled(X, y, groups)
+        return int(self._splitter.get_n_splits(*given))
 
     @property
     def _splitter(self) -> Any:
         return StratifiedKFold(int(self.cv)) if isinstance(self.cv, Integral) else self.cv
 
-    def _labeled(self, X: Any, y: Any, groups: Any) -> tuple[Mask, NDArray[Any]]:
-        """Return the mask (n,) of labeled rows and their labels; refuse y without labels."""
+    def _labeled(self, X: Any, y: Any, groups: Any) -> tuple[Mask, tuple[Any, Any, Any]]:
+        """Return the mask (n,) of labeled rows, and their X, y and groups; zeros replace X=None."""
         if y is None:
             raise ValueError(
                 "SemiSupervisedSplit got y=None, expected labels, some of them missing: pass y, "
@@ -178,16 +182,6 @@ class SemiSupervisedSplit(BaseCrossValidator):
                 f"unlabeled={self.unlabeled!r}, expected at least one for every fold: add labels, "
                 "or correct unlabeled."
             )
-        return labeled, labels
-
-
-def labeled_rows(
-    labeled: Mask, X: Any, labels: NDArray[Any], groups: Any
-) -> tuple[Any, NDArray[Any], Any]:
-    """Return X, y and groups of the labeled rows; zeros replace X=None."""
-    rows = np.flatnonzero(labeled)
-    return (
-        np.zeros((rows.size, 1)) if X is None else _safe_indexing(X, rows),
-        labels,
-        None if groups is None else _safe_indexing(groups, rows),
-    )
+        rows = np.flatnonzero(labeled)
+        points = np.zeros((rows.size, 1)) if X is None else _safe_indexing(X, rows)
+        return labeled, (points, labels, None if groups is None else _safe_indexing(groups, rows))
