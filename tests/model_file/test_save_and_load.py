@@ -339,14 +339,6 @@ def test_searches(piped, path):
     assert loaded.best_params_ == model.best_params_
 
 
-def test_a_search_refuses_the_same_changes(path):
-    model = PrequentialSearch(SeqMED(kernel=RBF(0.3)), {"C": [2.0, 10.0]}).partial_fit(*batch(0))
-    loaded = restored(model, path).partial_fit(*batch(1))
-    loaded.estimator.set_params(lag=3)
-    with pytest.raises(ValueError, match="estimator__lag was changed"):
-        restored(loaded, path).partial_fit(*batch(2))
-
-
 # -- encoders of tables ----------------------------------------------------------------------------
 
 KINDS = {
