@@ -1,4 +1,6 @@
-"""Rows that come one by one: mini-batches and river."""
+"""Rows that come one by one: mini-batches, river and CapyMOA."""
+
+import shutil
 
 import numpy as np
 import pytest
@@ -96,3 +98,30 @@ def test_through_river():
     expected = alone.predict_proba(X)
     for row, probabilities in zip(rows, expected, strict=True):
         assert list(learner.predict_proba_one(row).values()) == pytest.approx(probabilities)
+
+
+@pytest.fixture
+def capymoa():
+    """Return CapyMOA's evaluation and streams; skip without Java or CapyMOA."""
+    if shutil.which("java") is None:
+        pytest.skip("Java is not installed")
+    return pytest.importorskip("capymoa", reason="CapyMOA is not installed")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_through_capymoa(capymoa):
+    """CapyMOA's own evaluation of partly labeled streams runs, and the learner learns."""
+    from capymoa.evaluation import prequential_ssl_evaluation
+    from capymoa.stream import NumpyStream
+
+    from seqmed.adapters.capymoa import MiniBatchClassifierSSL
+
+    X, y, _ = stream(n=600)
+    source = NumpyStream(X, y, target_name="y", target_type="categorical")
+    learner = MiniBatchClassifierSSL(source.get_schema(), batch_size=50)
+    assert learner.predict_proba(source.next_instance()) is None
+    found = prequential_ssl_evaluation(source, learner, label_probability=0.2, random_seed=1)
+    # nothing is predicted in the first mini-batch, one row in twelve
+    assert found.cumulative.accuracy() > 85
+    assert learner.model.n_pending_ == 0
+    assert learner.model.estimator_.n_batches_ == 12

@@ -1,1 +1,1 @@
-"""Adapters to libraries that learn row by row, such as river."""
+"""Adapters to libraries that learn row by row: river and CapyMOA."""
