@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from seqmed.labeling.desk import IN_HAND, LEASE, ConflictError, Desk
-from seqmed.labeling.log import LABEL, SKIP, UNCERTAIN, UNDO, Event
+from seqmed.labeling.log import LABEL, RANDOM, SKIP, UNCERTAIN, UNDO, Event
 from seqmed.labeling.pool import Pool
-from seqmed.labeling.queue import LENGTH, Card, round_at
+from seqmed.labeling.queue import BLOCK, LENGTH, Card, round_at
 from tests.support.labeling import TableRows, clouds
 
 
@@ -28,9 +28,9 @@ def join(desk, person="Ada"):
     return key, desk._session(key)
 
 
-def answer(desk, person, key, kind):
+def answer(desk, person, key, why=UNCERTAIN, kind=LABEL):
     label = "a" if kind == LABEL else ""
-    desk.ledger.apply(Event(kind, "2026-01-01", person, *key, "", label, why=UNCERTAIN))
+    desk.ledger.apply(Event(kind, "2026-01-01", person, *key, "", label, why=why))
 
 
 def test_a_card_belongs_to_one_session_until_that_is_silent(desk):
@@ -55,6 +55,33 @@ def test_an_unknown_session_is_refused(desk, key):
         desk.cards(key)
 
 
+def test_the_last_card_of_every_block_is_a_second_opinion(desk):
+    """Bob checks again what Ada has labeled at random: one card in BLOCK, as long as there are."""
+    pool = desk._pool
+    checked = [pool.keys[place] for place in pool.reserve.tolist()[:2]]
+    for key in checked:
+        answer(desk, "Ada", key, RANDOM)
+    session, bob = join(desk, "Bob")
+    order = []
+    for _ in range(3 * BLOCK):
+        desk.cards(session)
+        key = next(iter(bob.cards))
+        order.append(key)
+        answer(desk, "Bob", bob.cards.pop(key).key, RANDOM if key in checked else UNCERTAIN)
+    assert [order.index(key) for key in checked] == [BLOCK - 1, 2 * BLOCK - 1]
+
+
+def test_no_one_checks_their_own_labels(desk):
+    checked = desk._pool.keys[int(desk._pool.reserve[0])]
+    answer(desk, "Ada", checked, RANDOM)
+    session, ada = join(desk)
+    for _ in range(2 * BLOCK):
+        desk.cards(session)
+        key = next(iter(ada.cards))
+        assert key != checked
+        answer(desk, "Ada", ada.cards.pop(key).key)
+
+
 def test_a_person_waits_while_a_round_is_chosen(desk):
     rounds = desk._background.learner.rounds
     session, ada = join(desk)
@@ -70,18 +97,17 @@ def test_a_person_waits_while_a_round_is_chosen(desk):
 
 
 @pytest.mark.parametrize("kind", [LABEL, SKIP])
-@pytest.mark.parametrize("person", ["Ada", "Bo"])
-def test_a_card_that_was_answered_on_another_page_is_taken_away(desk, person, kind):
+def test_a_card_that_was_answered_on_another_page_is_taken_away(desk, kind):
     pages = [join(desk) for _ in range(2)]
     desk.cards(pages[0][0])
     key = next(iter(pages[0][1].cards))
-    answer(desk, "Ada", key, LABEL)
+    answer(desk, "Ada", key)
     del pages[0][1].cards[key]
     desk.ledger.apply(Event(UNDO, "2026-01-01", "Ada", *key))
     for session, page in pages:  # both show it again
         desk.cards(session)
         assert next(iter(page.cards)) == key
-    answer(desk, person, key, kind)
+    answer(desk, "Ada", key, kind=kind)
     session, page = pages[1]
     desk.cards(session)
     assert key not in page.cards

@@ -1,11 +1,12 @@
-"""Accuracy on random checks and the stopping hint."""
+"""Accuracy on random checks, agreement and the stopping hint."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.metrics import cohen_kappa_score
 
-from seqmed.labeling.ledger import Ledger, accuracy_of, outcomes
+from seqmed.labeling.ledger import Ledger, accuracy_of, agreements, cohen_kappa, outcomes
 from seqmed.labeling.log import Event
 from seqmed.labeling.page import stopping_hint
 
@@ -38,22 +39,44 @@ def test_outcomes_follow_the_current_labels():
         label(6),
         Event("withdraw", "t", "Ada", "f", 6, DIGEST),
         label(7),
-        Event("change", "t", "Bo", "f", 7, DIGEST, "", "y"),
+        label(7, "Bo", "y"),  # disputed
         Event("skip", "t", "Ada", "f", 8, DIGEST, why="random", guess="y", probability=0.5),
         Event("undo", "t", "Ada", "f", 8, DIGEST),
         label(8),  # the prediction of its first card counts
     ]
     ledger = Ledger(events)
     found = outcomes(ledger, checks=True)
-    assert found == [True, False, False, False, False]  # of rows 1, 2, 5, 7 and 8
+    assert found == [True, False, False, False]  # of rows 1, 2, 5 and 8
     assert outcomes(ledger, checks=False) == [True]
     result = accuracy_of(found)
-    assert (result.value, result.n) == (1 / 5, 5)
+    assert (result.value, result.n) == (1 / 4, 4)
     assert accuracy_of([]).value is None
 
 
 def test_the_accuracy_is_that_of_the_latest_checks():
     assert accuracy_of([n > 50 for n in range(1, 151)]).value == 1.0
+
+
+def test_kappa_is_that_of_scikit_learn():
+    generator = np.random.default_rng(0)
+    ours = generator.choice(list("abc"), 50)
+    theirs = np.where(generator.random(50) < 0.7, ours, generator.choice(list("abc"), 50))
+    found = cohen_kappa(list(zip(ours.tolist(), theirs.tolist(), strict=True)))
+    assert found == pytest.approx(cohen_kappa_score(ours, theirs))
+    assert cohen_kappa([("a", "a"), ("a", "a")]) is None
+
+
+def test_agreement_uses_the_first_labels():
+    events = [
+        label(1),
+        label(1, "Bo", "y"),
+        Event("change", "t", "Bo", "f", 1, DIGEST, "", "x"),  # after they talked
+        label(2),
+        label(2, "Bo"),
+        label(3),
+    ]
+    (found,) = agreements(Ledger(events))
+    assert found == {"people": ("Ada", "Bo"), "n": 2, "agreement": 0.5, "kappa": 0.0}
 
 
 @pytest.mark.parametrize(

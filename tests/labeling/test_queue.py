@@ -32,11 +32,11 @@ def make_events(learner: LabelLearner, truth, n_events: int, seed=0) -> list[Eve
     learner.choose_rounds()
     while len(events) < n_events:
         cards = learner.rounds[round_at(ledger.n_answers)]
-        card = next(card for card in cards if ledger.row(card.key).person is None)
+        card = next(card for card in cards if not ledger.row(card.key).people)
         guess, probability = card.probabilities[0] if card.probabilities else ("", None)
         asked = {"why": card.why, "guess": guess, "probability": probability}
         event = Event("label", "t", "Ada", *card.key, "", truth[card.key.row - 1])._replace(**asked)
-        labeled = [key for key, row in ledger.rows.items() if row.label is not None]
+        labeled = [key for key, row in ledger.rows.items() if row.given]
         draw = generator.random()
         if labeled and draw < 0.3:
             key = labeled[int(generator.integers(len(labeled)))]
@@ -301,7 +301,7 @@ def test_files_that_have_grown_give_new_rounds():
     again.choose_rounds()
     cards = again.rounds[round_at(again.ledger.n_answers)]
     assert any(card.key.row > 150 for card in cards)
-    answered = {key for key, row in again.ledger.rows.items() if row.person is not None}
+    answered = {key for key, row in again.ledger.rows.items() if row.people}
     assert not {card.key for card in cards} & answered
     assert again.changes == learner.changes
 
@@ -313,6 +313,20 @@ def test_the_model_has_the_labels_of_the_ledger():
     counts = learner.model.steps[-1][1]._state.counts.counts
     counts = dict(zip(learner.model.classes_.tolist(), counts.tolist(), strict=True))
     assert counts == {label: n for label, n in learner.ledger.classes.items() if n}
+
+
+def test_a_disputed_row_is_not_learned_until_it_is_settled():
+    table, _ = clouds(60)
+    rows = [
+        Event("label", "t", "Ada", *key_at(table, n), "", "x" if n % 2 else "y") for n in (1, 2, 3)
+    ]
+    dispute = Event("label", "t", "Bo", *key_at(table, 3), "", "y")
+    settled = Event("settle", "t", "Bo", *key_at(table, 3), "", "y")
+    counts = []
+    for events in (rows, [*rows, dispute], [*rows, dispute, settled]):
+        learner = replayed(table, events)
+        counts.append(learner.model.steps[-1][1]._state.counts.counts.sum())
+    assert counts == [3, 2, 3]
 
 
 def test_a_label_that_has_left_the_window_is_kept_and_reported():

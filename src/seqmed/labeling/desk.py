@@ -21,9 +21,11 @@ from seqmed.labeling.log import (
     CHANGE,
     LABEL,
     RANDOM,
+    SETTLE,
     SKIP,
     UNCERTAIN,
     UNDO,
+    WITH_LABEL,
     WITHDRAW,
     Event,
     LabelingError,
@@ -34,7 +36,7 @@ from seqmed.labeling.log import (
     checked_name,
 )
 from seqmed.labeling.page import Page
-from seqmed.labeling.queue import Card, Round, round_at
+from seqmed.labeling.queue import BLOCK, Card, Round, round_at
 
 # Seconds after which the cards of a silent session are free again.
 LEASE = 600.0
@@ -132,24 +134,23 @@ class Desk:
             if not self.ledger.answers.get(person):
                 raise LabelingError("there is no answer to undo")
             key = self.ledger.answers[person][-1]
-        elif action in (LABEL, SKIP, WITHDRAW):
+        elif action in (LABEL, SKIP, WITHDRAW, SETTLE):
             key = self.key_of(request.get("file"), request.get("row"))
             row = self.ledger.row(key)
             if request.get("version") != row.version:
-                if key in session.cards and row.person == person:
+                if key in session.cards and person in row.people:
                     raise ConflictError("you have answered this row on another page")
                 raise ConflictError("this row has changed since you saw it: look at it again")
-            if action == LABEL:
+            card = session.cards.get(key) if action in (LABEL, SKIP) else None
+            if card is None and (action == SKIP or (action == LABEL and not row.people)):
+                raise ConflictError("this row was not asked on this page")
+            if action == LABEL and card is None and person in row.given:
+                action = CHANGE
+            if action in WITH_LABEL:
                 text = request.get("label")
                 label = self._check_label(text if isinstance(text, str) else "")
-            if action != WITHDRAW:
-                card = session.cards.get(key)
-                if card is None and (action == SKIP or row.person is None):
-                    raise ConflictError("this row was not asked on this page")
-                if card is None:
-                    action = CHANGE
         else:
-            raise LabelingError("unknown action, expected label, skip, undo or withdraw")
+            raise LabelingError("unknown action, expected label, skip, undo, withdraw or settle")
         now, of_row = datetime.now(UTC).isoformat(timespec="milliseconds"), ""
         if self._id_name is not None:
             of_row = as_one_line(self._pool.cells(key, [self._id_name]).get(self._id_name, ""))
@@ -186,13 +187,16 @@ class Desk:
         """Fill the hand of a session; return whether it is empty until a round is chosen."""
         person = session.person
         back = self.ledger.returned.get(person, [])[::-1]  # first cards that were undone
-        # without cards that were answered on another page
-        rest = [key for key in session.cards if key not in back and not self._is_answered(key)]
+        rest = [  # without cards that the person has answered on another page
+            key
+            for key in session.cards
+            if key not in back and person not in self.ledger.row(key).people
+        ]
         hand = [*back, *rest][: max(IN_HAND, len(back))]
         session.cards = {key: session.cards.get(key) or self._card_again(key) for key in hand}
         while len(session.cards) < IN_HAND:
             cards = self._round(session)
-            card = None if cards is None else self._next_card(session, cards)
+            card = self._next_card(session, cards)
             if card is None:
                 return cards is None and not session.cards
             session.cards[card.key] = card
@@ -206,24 +210,38 @@ class Desk:
             return rounds[max(rounds)] if rounds else ()  # no other will be chosen
         return found
 
-    def _next_card(self, session: Session, cards: Round) -> Card | None:
-        """Return the next card of a session; None if all rows are answered or in a hand."""
-        now = time.monotonic()
+    def _next_card(self, session: Session, cards: Round | None) -> Card | None:
+        """Return the next card of a session, None without one; in turn, it is a second opinion."""
+        person, now = session.person, time.monotonic()
         taken = {
             key
             for each in self._sessions.values()
             if each is session or now - each.seen < LEASE
             for key in each.cards
         }
+        turn = len(self.ledger.answers.get(person, ())) + len(session.cards)
+        if turn % BLOCK == BLOCK - 1:
+            second = self._second_opinion(person, taken)
+            if second is not None:
+                return second
+        if cards is None:
+            return None
         others = (  # if the round is used up
             Card(self._pool.keys[place], RANDOM if place in self._reserved else UNCERTAIN, ())
             for place in self._pool.candidates
         )
-        free = (card for card in chain(cards, others) if card.key not in taken)
-        return next((card for card in free if not self._is_answered(card.key)), None)
+        for card in chain(cards, others):
+            if card.key not in taken and not self.ledger.row(card.key).people:
+                return card
+        return self._second_opinion(person, taken)
 
-    def _is_answered(self, key: RowKey) -> bool:
-        return self.ledger.row(key).person is not None
+    def _second_opinion(self, person: str, taken: set[RowKey]) -> Card | None:
+        """Return a random check that one other person has labeled."""
+        for key, row in self.ledger.rows.items():
+            is_check = row.asked is not None and row.asked.why == RANDOM
+            if is_check and len(row.given) == 1 and person not in row.people and key not in taken:
+                return self._card_again(key)
+        return None
 
     def _card_again(self, key: RowKey) -> Card:
         """Return the card of a row that was answered before."""

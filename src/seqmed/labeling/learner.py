@@ -1,8 +1,8 @@
 """The learner follows the label log: the model, the rounds and the probes are functions of it.
 
 Every event that changes the label of a row is one step of learning, in the order of the log. A new
-label is a late label (``new_points=False``). A label that is withdrawn or changed is retracted
-first. Nothing depends on time, so replaying the log gives the same model to the bit.
+label is a late label (``new_points=False``). A label that is withdrawn, disputed or changed is
+retracted first. Nothing depends on time, so replaying the log gives the same model to the bit.
 The learner runs in a thread of its own, which saves its model.
 """
 
@@ -87,7 +87,7 @@ class LabelLearner:
         """Choose the rounds that are due; call it before the first event."""
         while ROUND * self._next_round <= self.ledger.n_answers:
             number = self._next_round
-            answered = {key for key, row in self.ledger.rows.items() if row.person is not None}
+            answered = {key for key, row in self.ledger.rows.items() if row.people}
             before = self.rounds.get(number - 1, ())
             self.rounds[number] = choose_round(self.model, self.pool, number, answered, before)
             self._next_round += 1

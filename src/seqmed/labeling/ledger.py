@@ -1,4 +1,4 @@
-"""The state of all labels: a fold over the label log, and what it says of models.
+"""The state of all labels: a fold over the label log, and what it says of models and people.
 
 Every answer stores the class that the model predicted when it chose the row, before the label was
 known. Random checks are a uniform sample of the rows, so their accuracy is an unbiased estimate of
@@ -11,13 +11,15 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any, NamedTuple
 
 from seqmed.labeling.log import (
     CHANGE,
     LABEL,
     RANDOM,
+    SETTLE,
     SKIP,
     UNDO,
     WITHDRAW,
@@ -34,17 +36,34 @@ LATEST = 50
 
 
 @dataclass
-class RowLabel:
-    """The label of one row, None if there is none.
+class RowLabels:
+    """The labels of one row."""
 
-    The person labeled or skipped the row, or changed its label; None if it is to be asked.
-    """
-
-    label: str | None = None
-    person: str | None = None
+    given: dict[str, str] = field(default_factory=dict)  # current label of each person
+    first: dict[str, str] = field(default_factory=dict)  # first label of each person
+    skipped: set[str] = field(default_factory=set)  # people who skipped the row
+    settled: str | None = None  # the label on which people settled
     asked: Event | None = None  # the first answer to its card: the reason, and the prediction
     id: str = ""
     version: int = 0  # number of the last event of the row
+
+    @property
+    def label(self) -> str | None:
+        """The label to learn; None if there is none or people disagree."""
+        if self.settled is not None:
+            return self.settled
+        labels = set(self.given.values())
+        return labels.pop() if len(labels) == 1 else None
+
+    @property
+    def disputed(self) -> bool:
+        """Whether people disagree."""
+        return self.settled is None and len(set(self.given.values())) > 1
+
+    @property
+    def people(self) -> set[str]:
+        """People who labeled or skipped the row."""
+        return self.skipped | self.given.keys()
 
 
 class Ledger:
@@ -54,16 +73,16 @@ class Ledger:
 
     Attributes
     ----------
-    rows : label of every row that has had an event.
+    rows : labels of every row that has had an event.
     n_events, n_answers : number of events, and of answers to cards.
     classes : number of rows with each label, in the order of first use.
     answers : rows that each person answered, the last one at the end, for `undo`. The people are in
-        the order of their first answer.
+        the order of their first event.
     returned : rows whose answer a person has undone, to be shown again; the next one at the end.
     """
 
     def __init__(self, events: Iterable[Event] = ()):
-        self.rows: dict[RowKey, RowLabel] = {}
+        self.rows: dict[RowKey, RowLabels] = {}
         self.n_events = self.n_answers = 0
         self.classes: Counter[str] = Counter()
         self.answers: defaultdict[str, list[RowKey]] = defaultdict(list)
@@ -82,21 +101,23 @@ class Ledger:
         """The number of rows with a label."""
         return self.classes.total()
 
-    def row(self, key: RowKey) -> RowLabel:
-        """Return the label of a row."""
-        return self.rows.get(key) or RowLabel()
+    def row(self, key: RowKey) -> RowLabels:
+        """Return the labels of a row."""
+        return self.rows.get(key) or RowLabels()
 
     def check(self, event: Event) -> None:
         """Refuse an event that is not possible now."""
-        kind, row = event.event, self.row(event.key)
-        if kind in (LABEL, SKIP) and row.person is not None:
-            raise LabelingError(f"{row.person} has answered this row before: change that label")
-        if kind == CHANGE and row.person is None:
-            raise LabelingError("this row has no answer to change")
-        if kind == WITHDRAW and row.label is None:
-            raise LabelingError("this row has no label to withdraw")
-        if kind == UNDO and row.person != event.person:
-            raise LabelingError(f"{event.person} has no answer of this row to undo")
+        kind, row, person = event.event, self.row(event.key), event.person
+        if kind == LABEL and person in row.given:
+            raise LabelingError(f"{person} has labeled this row before: change that label")
+        if kind in (CHANGE, WITHDRAW) and person not in row.given:
+            raise LabelingError(f"{person} has not labeled this row")
+        if kind == SKIP and person in row.people:
+            raise LabelingError(f"{person} has answered this row before")
+        if kind == UNDO and person not in row.people:
+            raise LabelingError(f"{person} has no answer of this row to undo")
+        if kind == SETTLE and len(row.given) < 2:
+            raise LabelingError("fewer than two people labeled this row: nothing is to be settled")
 
     def apply(self, event: Event) -> tuple[str | None, str | None]:
         """Apply an event.
@@ -106,28 +127,37 @@ class Ledger:
         before, after : the label that is learned for the row; None is unlabeled.
         """
         self.check(event)
-        key, person = event.key, event.person
-        row = self.rows.setdefault(key, RowLabel())
-        before, after = row.label, event.label or None
-        owner = person if event.event in (LABEL, CHANGE, SKIP) else None
-        if owner != row.person:  # the answer is that of another person now
-            if row.person is not None:
-                self.answers[row.person].remove(key)
-            if owner is not None:
-                self.answers[owner].append(key)
-            row.person = owner
-        if event.event == UNDO:
-            self.returned[person].append(key)
+        key, person, kind = event.key, event.person, event.event
+        row = self.rows.setdefault(key, RowLabels())
+        answers, returned, before = self.answers[person], self.returned[person], row.label
+        if kind == SETTLE:
+            row.settled = event.label
+        elif kind == SKIP:
+            row.skipped.add(person)
         else:
-            for keys in self.returned.values():
-                if key in keys:
-                    keys.remove(key)
+            row.settled = None
+            row.skipped.discard(person)
+            if kind in (LABEL, CHANGE):
+                row.given[person] = event.label
+                row.first.setdefault(person, event.label)
+            else:
+                row.given.pop(person, None)
+                row.first.pop(person, None)
+        if kind not in (CHANGE, SETTLE) and key in answers:
+            answers.remove(key)
+        if kind in (LABEL, SKIP):
+            answers.append(key)
+            if key in returned:
+                returned.remove(key)
+        if kind == UNDO:
+            returned.append(key)
         if event.why:  # an answer to a card
             self.n_answers += 1
             row.asked = row.asked or event
         self.n_events += 1
-        row.label, row.version, row.id = after, self.n_events, event.id or row.id
+        row.version, row.id = self.n_events, event.id or row.id
         self._digest.update("\x00".join(as_cells(event)).encode() + b"\n")
+        after = row.label
         if before is not None:
             self.classes[before] -= 1
         if after is not None:
@@ -155,7 +185,7 @@ class LabelProgress:
 
     Parameters
     ----------
-    n_events, digest : number of events of the label log, and digest of the ledger after these.
+    n_events, digest : number of events of the label log, and their digest.
     n_labeled : rows with a label after these events.
     state : state of the learner besides the model, as JSON.
     """
@@ -166,7 +196,7 @@ class LabelProgress:
     state: str
 
 
-# -- accuracy on random checks and on queried rows -------------------------------------------------
+# -- accuracy on random checks and on queried rows, and the agreement of people --------------------
 
 
 class Accuracy(NamedTuple):
@@ -200,3 +230,33 @@ def accuracy_of(found: Sequence[bool]) -> Accuracy:
     found = found[-LATEST:]
     correct, n = sum(found), len(found)
     return Accuracy(correct / n if n else None, n, *wilson_interval(correct, n))
+
+
+def cohen_kappa(pairs: Sequence[tuple[str, str]]) -> float | None:
+    """Return Cohen's kappa of two people's labels of the same rows, None if it is not defined."""
+    n = len(pairs)
+    ours, theirs = Counter(pair[0] for pair in pairs), Counter(pair[1] for pair in pairs)
+    observed = sum(one == other for one, other in pairs) / n
+    expected = sum(ours[label] * theirs[label] for label in ours) / n**2
+    return None if expected == 1.0 else (observed - expected) / (1.0 - expected)
+
+
+def agreements(ledger: Ledger) -> list[dict[str, Any]]:
+    """Return the agreement of every two people with rows in common, by their first labels.
+
+    Each has the names of the ``people``, the number ``n`` of rows that both labeled, the share of
+    equal labels as ``agreement``, and Cohen's ``kappa``.
+    """
+    common = defaultdict(list)
+    for row in ledger.rows.values():
+        for one, other in combinations(sorted(row.first), 2):
+            common[one, other].append((row.first[one], row.first[other]))
+    return [
+        {
+            "people": people,
+            "n": len(pairs),
+            "agreement": sum(one == other for one, other in pairs) / len(pairs),
+            "kappa": cohen_kappa(pairs),
+        }
+        for people, pairs in sorted(common.items())
+    ]

@@ -20,9 +20,9 @@ from seqmed.model_file.files import real_path, sync_folder
 from seqmed.tables.cells import read_safe_cell, safe_cell
 
 # Kinds of events. `undo` withdraws the last answer of a person and shows its card again.
-EVENTS = ("label", "change", "withdraw", "undo", "skip")
-LABEL, CHANGE, WITHDRAW, UNDO, SKIP = EVENTS
-WITH_LABEL = (LABEL, CHANGE)
+EVENTS = ("label", "change", "withdraw", "undo", "skip", "settle")
+LABEL, CHANGE, WITHDRAW, UNDO, SKIP, SETTLE = EVENTS
+WITH_LABEL = (LABEL, CHANGE, SETTLE)
 # Reasons to ask for the label of a row.
 REASONS = ("uncertain", "unlike", "random")
 UNCERTAIN, UNLIKE, RANDOM = REASONS

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from seqmed.labeling.learner import COMPARED_PROBES, PROBE_EVERY, Background
-from seqmed.labeling.ledger import Ledger, accuracy_of, outcomes
+from seqmed.labeling.ledger import Ledger, accuracy_of, agreements, outcomes
 from seqmed.labeling.log import RowKey
 from seqmed.labeling.queue import Card
 
@@ -80,9 +79,8 @@ class Page:
         The classes have a fixed order: those offered from the beginning, then as they were used.
         """
         ledger, background, learner = self._ledger, self._background, self._background.learner
-        unsaved = background.unsaved
+        rows, unsaved = ledger.rows.values(), background.unsaved
         classes = dict.fromkeys([*self._classes, *ledger.classes])
-        labels_of = Counter(row.person for row in ledger.rows.values() if row.label is not None)
         return {
             "title": self._title,
             "goal": self._goal,
@@ -92,7 +90,9 @@ class Page:
             "queried": accuracy_of(outcomes(ledger, checks=False))._asdict(),
             "changes": learner.changes[-POINTS:],
             "hint": stopping_hint(learner.changes),
-            "people": [[name, labels_of[name]] for name in ledger.answers],
+            "people": [[name, sum(name in row.given for row in rows)] for name in ledger.answers],
+            "agreement": agreements(ledger),
+            "disputes": sum(row.disputed for row in rows),
             "waiting": ledger.n_events - background.n_learned,
             "events": ledger.n_events,
             "kept": len(learner.kept_labels),
@@ -102,27 +102,30 @@ class Page:
 
     # -- history -----------------------------------------------------------------------------------
 
-    def history(self, search: str, *, skipped: bool, start: int) -> dict[str, Any]:
+    def history(self, search: str, only: str, start: int) -> dict[str, Any]:
         """Return rows that were answered, the last one first.
 
         Parameters
         ----------
-        search : words that must all occur in the row, its label or its person.
-        skipped : whether to return only rows that were skipped.
+        search : words that must all occur in the row, its labels or its people.
+        only : "disputes", "skipped" or nothing.
         start : number of rows to leave out.
         """
         rows, words = self._ledger.rows, search.lower().split()
         keys = sorted(rows, key=lambda key: -rows[key].version)
-        found = [key for key in keys if self._matches(key, words, skipped)]
+        found = [key for key in keys if self._matches(key, words, only)]
         shown = [self._answered_row(key) for key in found[start : start + ROWS_OF_HISTORY]]
         return {"total": len(found), "start": start, "rows": shown}
 
-    def _matches(self, key: RowKey, words: Sequence[str], skipped: bool) -> bool:
-        row, (file, number) = self._ledger.rows[key], self._pool.where(key)
-        if row.person is None or (skipped and row.label is not None):
+    def _matches(self, key: RowKey, words: Sequence[str], only: str) -> bool:
+        row = self._ledger.rows[key]
+        kinds = {"disputes": row.disputed, "skipped": row.skipped and not row.given}
+        if not kinds.get(only, row.people):
             return False
-        text = f"{row.label or ''} {row.person} {file} {number} {row.id} {self._snippet(key)}"
-        return all(word in text.lower() for word in words)
+        labels = [*row.given.values(), row.settled or ""]
+        where = map(str, self._pool.where(key))
+        text = " ".join([*labels, *row.given, *where, row.id, self._snippet(key)]).lower()
+        return all(word in text for word in words)
 
     def _snippet(self, key: RowKey) -> str:
         """Return the beginning of the cells of a row."""
@@ -143,7 +146,10 @@ class Page:
             "version": row.version,
             "text": self._snippet(key),
             "label": row.label,
-            "person": row.person,
+            "given": row.given,
+            "skipped": sorted(row.skipped),
+            "settled": row.settled,
+            "disputed": row.disputed,
             "guess": row.asked.guess if row.asked else "",
         }
 

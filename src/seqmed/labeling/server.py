@@ -119,9 +119,9 @@ class Server:
         return JSONResponse(self._desk.page.status())
 
     async def _history(self, request: Request) -> Response:
-        query, start = request.query_params, number_in(request, "start")
-        search, skipped = query.get("search", "")[:200], query.get("only") == "skipped"
-        return JSONResponse(self._desk.page.history(search, skipped=skipped, start=start))
+        query = request.query_params
+        search, only = query.get("search", "")[:200], query.get("only", "")
+        return JSONResponse(self._desk.page.history(search, only, number_in(request, "start")))
 
     async def _row(self, request: Request) -> Response:
         key = self._desk.key_of(request.query_params.get("file"), number_in(request, "row"))

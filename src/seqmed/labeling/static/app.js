@@ -12,7 +12,7 @@ const FOLD_TEXT = 1200, FOLD_VALUE = 160;
 const CHOOSING = 20, LIVE = 500;  // milliseconds between two looks: for cards, and for live numbers
 
 const state = {
-  session: null, number: 0,
+  session: null, number: 0, person: "",
   cards: [],            // the card shown, and the next
   sent: new Set(),      // rows whose answer is on its way
   chain: Promise.resolve(),
@@ -291,6 +291,13 @@ function showChanges(status) {
 function showPeople(status) {
   $("people-section").hidden = status.people.length < 2;
   barList($("people"), status.people);
+  $("agreement").replaceChildren(...status.agreement.map((each) => {
+    const kappa = each.kappa === null ? "not defined" : each.kappa.toFixed(2);
+    return make("li", { text: `${each.people.map(visible).join(" and ")}: equal labels for ${percent(each.agreement)} of ${plural(each.n, "row")}, kappa ${kappa}` });
+  }));
+  $("n-disputes").hidden = !status.disputes;
+  $("n-disputes").textContent = String(status.disputes);
+  $("show-disputes").hidden = status.people.length < 2 && !status.disputes;
 }
 
 function showStatus(status) {
@@ -335,17 +342,18 @@ async function follow() {
 
 // -- history ------------------------------------------------------------------------------------
 
-const answerOf = (row) => row.label === null ? `skipped by ${visible(row.person)}` : `${visible(row.person)}: ${visible(row.label)}`;
-
 function historyEntry(row) {
   const entry = make("li");
+  const given = Object.entries(row.given).map(([person, label]) => `${visible(person)}: ${visible(label)}`);
   const label = row.label === null
-    ? make("span", { class: "label none", text: "no label" })
+    ? make("span", { class: "label none", text: row.disputed ? "disagreement" : "no label" })
     : make("span", { class: "label", text: visible(row.label) });
-  const details = [`row ${row.row} of ${visible(row.file)}`, answerOf(row)];
+  const details = [`row ${row.row} of ${visible(row.file)}`, ...given];
+  if (row.settled !== null) details.push("settled");
+  if (row.skipped.length) details.push(`skipped by ${row.skipped.map(visible).join(", ")}`);
   if (row.guess) details.push(`guess ${visible(row.guess)}`);
-  const button = make("button", { type: "button", text: "Change" });
-  button.setAttribute("aria-label", `Change row ${row.row} of ${visible(row.file)}`);
+  const button = make("button", { type: "button", text: row.disputed ? "Settle" : "Change" });
+  button.setAttribute("aria-label", `${row.disputed ? "Settle" : "Change"} row ${row.row} of ${visible(row.file)}`);
   button.dataset.row = keyOf(row);
   button.addEventListener("click", () => edit(row.file, row.row));
   entry.append(
@@ -358,7 +366,7 @@ function historyEntry(row) {
 async function showHistory(more = false) {
   const asked = ++state.history.asked;
   state.history.start = more ? state.history.start : 0;
-  const only = $("only-skipped").checked ? "skipped" : "";
+  const only = state.view === "disputes" ? "disputes" : $("only-skipped").checked ? "skipped" : "";
   const query = new URLSearchParams({ search: $("search").value, only, start: state.history.start });
   try {
     const found = await ask(`history?${query}`);
@@ -375,11 +383,13 @@ function show(view) {
   state.view = view;
   $("view-label").hidden = view !== "label";
   $("view-history").hidden = view === "label";
-  for (const each of ["label", "history"]) {
+  for (const each of ["label", "history", "disputes"]) {
     if (each === view) $(`show-${each}`).setAttribute("aria-current", "page");
     else $(`show-${each}`).removeAttribute("aria-current");
   }
   if (view === "label") return showCard({ moved: false });
+  $("history-title").textContent = view === "disputes" ? "Disagreements" : "History";
+  $("skipped-label").hidden = view === "disputes";
   $("history-title").focus({ preventScroll: true });
   return showHistory();
 }
@@ -395,8 +405,11 @@ async function edit(file, number) {
   $("edit-title").textContent = `Row ${row.row} of ${visible(row.file)}`;
   $("edit-error").textContent = "";
   showCells($("edit-cells"), row.cells);
-  $("edit-given").textContent = row.person === null ? "withdrawn" : answerOf(row);
-  $("withdraw").hidden = row.label === null;
+  $("edit-given").replaceChildren(...Object.entries(row.given).map(([person, label]) =>
+    make("li", { text: `${visible(person)}: ${visible(label)}` })));
+  const settling = row.disputed, mine = row.given[state.person];
+  $("edit-question").textContent = settling ? "Settle on" : mine === undefined ? "Your label" : "Change your label to";
+  $("withdraw").hidden = mine === undefined;
   const send = (request) => {
     state.chain = state.chain.then(async () => {
       try {
@@ -414,10 +427,11 @@ async function edit(file, number) {
       if (!dialog.open) (buttonOf(row) || $("history-title")).focus();
     });
   };
-  $("edit-classes").replaceChildren(...state.status.classes.map(([name]) => {
-    const button = classButton(name, KEYS.length, undefined, name === row.label);
-    button.disabled = name === row.label;
-    button.addEventListener("click", () => send({ action: "label", label: name }));
+  const choices = settling ? [...new Set(Object.values(row.given))] : state.status.classes.map(([name]) => name);
+  $("edit-classes").replaceChildren(...choices.map((name) => {
+    const button = classButton(name, KEYS.length, undefined, name === (settling ? null : mine));
+    button.disabled = !settling && name === mine;
+    button.addEventListener("click", () => send({ action: settling ? "settle" : "label", label: name }));
     return button;
   }));
   $("withdraw").onclick = () => send({ action: "withdraw" });
@@ -477,7 +491,7 @@ async function join(event) {
   event.preventDefault();
   try {
     const joined = await ask("join", { name: $("name").value });
-    Object.assign(state, { session: joined.session, number: joined.number });
+    Object.assign(state, { session: joined.session, number: joined.number, person: joined.person });
     $("person").textContent = visible(joined.person);
     $("join").close();
     await fetchCards();
@@ -506,7 +520,7 @@ $("more").addEventListener("click", () => showHistory(true));
 $("search-form").addEventListener("submit", (event) => { event.preventDefault(); showHistory(); });
 $("search").addEventListener("input", () => showHistory());
 $("only-skipped").addEventListener("change", () => showHistory());
-for (const view of ["label", "history"]) $(`show-${view}`).addEventListener("click", () => show(view));
+for (const view of ["label", "history", "disputes"]) $(`show-${view}`).addEventListener("click", () => show(view));
 for (const button of document.querySelectorAll("[data-close]")) button.addEventListener("click", () => button.closest("dialog").close());
 for (const dialog of document.querySelectorAll("dialog")) dialog.addEventListener("close", () => { if (state.view === "label" && current()) $("card").focus({ preventScroll: true }); });
 
