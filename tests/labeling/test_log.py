@@ -307,6 +307,8 @@ def test_the_log_is_no_formula_in_any_cell_and_is_read_back(tmp_path):
 
 def test_current_labels_have_one_line_per_row(tmp_path: Path):
     with LabelLog(tmp_path / "log.csv", "id", "kind") as log:
-        found = current_labels(log.header, Ledger(EVENTS), lambda key: ("now.csv", key.row + 6))
+        ledger = Ledger(EVENTS)
+        where = {key: ("now.csv", key.row + 6) for key in ledger.rows}
+        found = current_labels(log.header, ledger, where)
         lines = b"".join(found).decode().splitlines()
     assert lines == ["file,row,digest,id,kind", "now.csv,7,r0000000000000001,r1,cat"]

@@ -69,7 +69,7 @@ def test_the_pool_does_not_depend_on_how_the_files_are_read(monkeypatch):
     second = Pool(TableRows(table, piece=500))
     assert keys(first) == keys(second)
     assert len(first.keys) == 50
-    places = [first.place(key) for key in keys(first)]
+    places = [first.places[key] for key in keys(first)]
     numbers = first.take(places).column("n").to_pylist()
     assert numbers == [key.row - 1 for key in keys(first)]
 
@@ -134,18 +134,18 @@ def test_rows_of_labels_are_found_by_their_cells(monkeypatch):
             for key in wanted:
                 if key in pool:
                     assert pool.cells(key)["n"] == str(key.row - 1), name
-                    assert pool.at(*pool.where(key)) == key, name
+                    assert pool.at[pool.where[key]] == key, name
             assert len(set(pool.keys)) == len(pool.keys), name
 
 
 def test_equal_rows_are_different_rows():
     table = pa.table({"text": ["same", "other", "same", "same", "last"]})
     wanted = [key_at(table, number, "old") for number in (3, 4)]
-    assert [Pool(TableRows(table, "old"), wanted).where(key) for key in wanted] == [
+    assert [Pool(TableRows(table, "old"), wanted).where[key] for key in wanted] == [
         ("old", 3), ("old", 4),
     ]  # fmt: skip
     pool = Pool(TableRows(table, "new"), wanted)
-    assert [pool.where(key) for key in wanted] == [("new", 1), ("new", 3)]
+    assert [pool.where[key] for key in wanted] == [("new", 1), ("new", 3)]
     pool = Pool(TableRows(table.slice(3), "new"), wanted)
     assert sum(key in pool for key in wanted) == 1
 
@@ -199,8 +199,8 @@ def test_files_that_store_a_column_in_other_types_are_joined():
             yield from TableRows(pa.table({"a": ["x", None], "b": [1.5, 2.0]}), "two.csv")
 
     pool = Pool(Two())
-    assert pool.cells(pool.at("one.csv", 2)) == {"a": "2"}
-    assert pool.cells(pool.at("two.csv", 1)) == {"a": "x", "b": "1.5"}
+    assert pool.cells(pool.at["one.csv", 2]) == {"a": "2"}
+    assert pool.cells(pool.at["two.csv", 1]) == {"a": "x", "b": "1.5"}
 
 
 # -- rounds ----------------------------------------------------------------------------------------
@@ -222,9 +222,9 @@ def test_one_card_in_five_is_a_random_check():
     for start in range(0, queue.LENGTH, queue.BLOCK):
         block = cards[start : start + queue.BLOCK]
         assert [card.why for card in block].count("random") == 1
-    checks = [pool.place(card.key) for card in cards if card.why == "random"]
+    checks = [pool.places[card.key] for card in cards if card.why == "random"]
     assert checks == pool.reserve[: len(checks)].tolist()
-    assert all(pool.place(c.key) in set(pool.free) for c in cards if c.why != "random")
+    assert all(pool.places[c.key] in set(pool.free) for c in cards if c.why != "random")
     # rows that were answered, and those that come before, are left out
     taken = {card.key for card in cards[10:]}
     again = {card.key for card in choose_round(model, pool, 1, taken, cards)}

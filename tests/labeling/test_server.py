@@ -168,7 +168,10 @@ def test_two_pages_of_one_person_do_not_block_each_other(site):
         assert page.cards[0]["row"] == row
     assert pages[0].act("label", pages[0].cards[0], label="x")[0] == 200
     status, answer = pages[1].act("label", pages[1].cards[0], label="y")
-    assert (status, answer["error"]) == (409, "you have answered this row on another page")
+    assert (status, answer["error"]) == (
+        409,
+        "this row has changed since you saw it: look at it again",
+    )
     pages[1].look()
     assert row not in [card["row"] for card in pages[1].cards]
     assert pages[1].label(truth)["row"] != row

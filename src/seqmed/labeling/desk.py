@@ -61,14 +61,8 @@ class Session:
 class Desk:
     """The actions of people, and their cards.
 
-    Parameters
-    ----------
-    log : the label log.
-    events : the events whose rows are in the pool.
-    background : the learner.
-    id_name : the id column, None without one.
-    check_label : function that returns a label as it is stored, or refuses it.
-    **page : further arguments of `Page`.
+    The rows of the events are in the pool. ``check_label`` returns a label as it is stored, or
+    refuses it. The further arguments are those of `Page`.
     """
 
     def __init__(
@@ -121,7 +115,7 @@ class Desk:
         session.number = number
         session.cards.pop(event.key, None)
         return {
-            "row": self._pool.where(event.key)[1],
+            "row": self._pool.where[event.key][1],
             "status": self.page.status(),
             **self.cards(request["session"]),
         }
@@ -138,8 +132,6 @@ class Desk:
             key = self.key_of(request.get("file"), request.get("row"))
             row = self.ledger.row(key)
             if request.get("version") != row.version:
-                if key in session.cards and person in row.people:
-                    raise ConflictError("you have answered this row on another page")
                 raise ConflictError("this row has changed since you saw it: look at it again")
             card = session.cards.get(key) if action in (LABEL, SKIP) else None
             if card is None and (action == SKIP or (action == LABEL and not row.people)):
@@ -162,7 +154,8 @@ class Desk:
 
     def key_of(self, file: Any, row: Any) -> RowKey:
         """Return the row with some number in a file."""
-        key = self._pool.at(file, row) if isinstance(file, str) and type(row) is int else None
+        known = isinstance(file, str) and type(row) is int
+        key = self._pool.at.get((file, row)) if known else None
         if key is None:
             raise LabelingError("there is no such row")
         return key

@@ -31,24 +31,19 @@ WORK_PER_SAVE, PAUSE = 20.0, 2.0
 class LabelLearner:
     """A model that follows a label log.
 
-    ``as_label`` returns the label that the model learns for the text of a label.
-
-    Attributes
-    ----------
-    model, ledger : the model and the labels after the events so far. The model takes raw tables.
-    pool : the rows.
-    rounds : the cards of the rounds that are still needed.
-    kept_labels : rows of which the model has another label: the old one, if it could not be
-        retracted, or None, if the label was refused.
-    changes : for every probe, number of labels, share of the predictions that the labels since the
-        last probe changed, and share since `COMPARED_PROBES` probes ago (None before that).
+    The model takes raw tables. ``as_label`` returns the label that it learns for the text of a
+    label.
     """
 
     def __init__(self, model: Any, pool: Pool, as_label: Callable[[str], Any] = str):
         self.model, self.pool, self._as_label = model, pool, as_label
         self.ledger = Ledger()
-        self.rounds: dict[int, Round] = {}
+        self.rounds: dict[int, Round] = {}  # those that are still needed
+        # rows of which the model has another label: the old one, if it could not be retracted, or
+        # None, if the label was refused
         self.kept_labels: dict[RowKey, str | None] = {}
+        # for every probe: number of labels, share of predictions changed since the last probe, and
+        # since COMPARED_PROBES probes ago (None before that)
         self.changes: list[tuple[int, float, float | None]] = []
         self._n_steps = self._next_round = 0
         self._probes: list[list[str]] = []
@@ -66,7 +61,7 @@ class LabelLearner:
 
     def _update(self, key: RowKey, before: str | None, after: str | None) -> None:
         """Replace the label of a row in the model."""
-        table = self.pool.take([self.pool.place(key)])
+        table = self.pool.take([self.pool.places[key]])
         held = self.kept_labels.pop(key, before)
         if held == after:
             return
@@ -171,13 +166,7 @@ def learned_labels(events: Sequence[Event], progress: LabelProgress) -> Ledger:
 class Background:
     """Learns events in a thread of its own, as they arrive, after all events so far.
 
-    Attributes
-    ----------
-    learner : the learner. Other threads may read its attributes, which are replaced as a whole.
-    n_learned, n_saved : number of events learned, and in the saved model.
-    trouble : the error that ended the learning, None if there was none.
-    unsaved : why the last save failed, such as a full disk; None if it did not. The learning goes
-        on, and the model is saved as soon as that is possible again.
+    Other threads may read the attributes of the learner, which are replaced as a whole.
     """
 
     def __init__(
@@ -188,8 +177,8 @@ class Background:
     ):
         self.learner, self._save_learner = learner, save
         self.n_learned = self.n_saved = learner.ledger.n_events
-        self.trouble: Exception | None = None
-        self.unsaved: OSError | None = None
+        self.trouble: Exception | None = None  # the error that ended the learning
+        self.unsaved: OSError | None = None  # why the last save failed; it is tried again
         self._arrived: queue.SimpleQueue[Event | None] = queue.SimpleQueue()  # None is the end
         for event in events[self.n_learned :]:
             self._arrived.put(event)

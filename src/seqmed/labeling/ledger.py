@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -67,24 +67,15 @@ class RowLabels:
 
 
 class Ledger:
-    """The labels after some events.
-
-    Everything is a function of the events in their order.
-
-    Attributes
-    ----------
-    rows : labels of every row that has had an event.
-    n_events, n_answers : number of events, and of answers to cards.
-    classes : number of rows with each label, in the order of first use.
-    answers : rows that each person answered, the last one at the end, for `undo`. The people are in
-        the order of their first event.
-    returned : rows whose answer a person has undone, to be shown again; the next one at the end.
-    """
+    """The labels after some events: everything is a function of the events in their order."""
 
     def __init__(self, events: Iterable[Event] = ()):
-        self.rows: dict[RowKey, RowLabels] = {}
-        self.n_events = self.n_answers = 0
+        self.rows: dict[RowKey, RowLabels] = {}  # all that have had an event
+        self.n_events = self.n_answers = 0  # events, and answers to cards
+        # number of rows with each label, in the order of first use
         self.classes: Counter[str] = Counter()
+        # rows that each person answered, and those whose answer was undone, to be shown again; the
+        # last one, or the next one, is at the end
         self.answers: defaultdict[str, list[RowKey]] = defaultdict(list)
         self.returned: defaultdict[str, list[RowKey]] = defaultdict(list)
         self._digest = hashlib.sha256()
@@ -166,34 +157,27 @@ class Ledger:
 
 
 def current_labels(
-    header: Sequence[str], ledger: Ledger, where: Callable[[RowKey], tuple[str, int]]
+    header: Sequence[str], ledger: Ledger, where: Mapping[RowKey, tuple[str, int]]
 ) -> Iterator[bytes]:
     """Yield the lines of a CSV with the current label of every row: file, row, digest, id, label.
 
-    ``where`` returns the file and the number of a row, where it is now.
+    ``where`` has the file and the number of every row now.
     """
     yield line(header[3:8])
     for key, row in ledger.rows.items():
         if row.label is not None:
-            file, number = where(key)
+            file, number = where[key]
             yield line([file, str(number), key.digest, row.id, row.label])
 
 
 @dataclass(frozen=True)
 class LabelProgress:
-    """The events that a model has learned.
-
-    Parameters
-    ----------
-    n_events, digest : number of events of the label log, and their digest.
-    n_labeled : rows with a label after these events.
-    state : state of the learner besides the model, as JSON.
-    """
+    """The events that a model has learned."""
 
     n_events: int
-    digest: str
-    n_labeled: int
-    state: str
+    digest: str  # of these events
+    n_labeled: int  # rows with a label after them
+    state: str  # of the learner besides the model, as JSON
 
 
 # -- accuracy on random checks and on queried rows, and the agreement of people --------------------

@@ -49,48 +49,27 @@ class LabelingError(ValueError):
 
 
 class RowKey(NamedTuple):
-    """A row in the label log.
+    """A row in the label log, by its cells; where it was is a hint where to look for them."""
 
-    A label belongs to the cells of a row. Where the row was is a hint where to look for them.
-
-    Attributes
-    ----------
-    file, row : name of the file and number of the row, from 1, when the row was first labeled.
-    digest : digest of its cells (`seqmed.labeling.pool.row_digests`).
-    """
-
-    file: str
-    row: int
-    digest: str
+    file: str  # when the row was first labeled
+    row: int  # its number there, from 1
+    digest: str  # of its cells (`seqmed.labeling.pool.row_digests`)
 
 
 class Event(NamedTuple):
-    """One line of a label log.
+    """One line of a label log."""
 
-    Attributes
-    ----------
-    event : one of `EVENTS`.
-    time : time in UTC, ISO 8601.
-    person : name of the person.
-    file, row, digest : the row; see `RowKey`.
-    id : value of the id column, empty without one.
-    label : the label; empty for withdraw, undo and skip.
-    why : one of `REASONS` if the row was asked for, else empty.
-    guess, probability : class predicted when the row was chosen, and its probability; empty and
-        None if there was no prediction.
-    """
-
-    event: str
-    time: str
+    event: str  # one of `EVENTS`
+    time: str  # in UTC, ISO 8601
     person: str
-    file: str
+    file: str  # the row, as in `RowKey`
     row: int
     digest: str
-    id: str = ""
-    label: str = ""
-    why: str = ""
-    guess: str = ""
-    probability: float | None = None
+    id: str = ""  # value of the id column
+    label: str = ""  # empty for withdraw, undo and skip
+    why: str = ""  # one of `REASONS` if the row was asked for
+    guess: str = ""  # class predicted when the row was chosen
+    probability: float | None = None  # of this class
 
     @property
     def key(self) -> RowKey:
@@ -184,11 +163,8 @@ def read_lines(content: bytes) -> list[list[str]]:
 class LabelLog:
     """The label log in a file, which is created if it does not exist.
 
-    Attributes
-    ----------
-    header : names of the columns.
-    events : all events on the disk, in order.
-    repaired : number of bytes of an unfinished last line that was removed.
+    ``events`` are those on the disk, and ``repaired`` is the number of bytes of an unfinished last
+    line that was removed.
     """
 
     def __init__(self, path: Path, id_name: str = "id", label_name: str = "label"):

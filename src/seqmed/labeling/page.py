@@ -47,7 +47,7 @@ class Page:
 
     def card(self, card: Card, person: str) -> dict[str, Any]:
         """Return a card for JSON."""
-        file, number = self._pool.where(card.key)
+        file, number = self._pool.where[card.key]
         return {
             "file": file,
             "row": number,
@@ -103,13 +103,10 @@ class Page:
     # -- history -----------------------------------------------------------------------------------
 
     def history(self, search: str, only: str, start: int) -> dict[str, Any]:
-        """Return rows that were answered, the last one first.
+        """Return rows that were answered, the last one first, from number ``start`` on.
 
-        Parameters
-        ----------
-        search : words that must all occur in the row, its labels or its people.
-        only : "disputes", "skipped" or nothing.
-        start : number of rows to leave out.
+        All words of the search occur in the row, its labels or its people. ``only`` is "disputes",
+        "skipped" or nothing.
         """
         rows, words = self._ledger.rows, search.lower().split()
         keys = sorted(rows, key=lambda key: -rows[key].version)
@@ -123,7 +120,7 @@ class Page:
         if not kinds.get(only, row.people):
             return False
         labels = [*row.given.values(), row.settled or ""]
-        where = map(str, self._pool.where(key))
+        where = map(str, self._pool.where[key])
         text = " ".join([*labels, *row.given, *where, row.id, self._snippet(key)]).lower()
         return all(word in text for word in words)
 
@@ -139,7 +136,7 @@ class Page:
 
     def _answered_row(self, key: RowKey) -> dict[str, Any]:
         row = self._ledger.row(key)
-        file, number = self._pool.where(key)
+        file, number = self._pool.where[key]
         return {
             "file": file,
             "row": number,

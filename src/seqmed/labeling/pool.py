@@ -53,19 +53,17 @@ class FileRows(NamedTuple):
 class Pool:
     """Rows that can be labeled, with random access.
 
-    Parameters
-    ----------
-    source : the rows of all files, in order, in pieces of bounded size. It may be read twice.
-    wanted : rows of earlier labels, which are found by their cells if they have moved.
+    The source has the rows of all files, in order, in pieces of bounded size. It may be read twice.
+    Wanted rows, those of earlier labels, are found by their cells if they have moved, and keep
+    their keys of the label log.
 
     Attributes
     ----------
     table : cells of all rows in the pool, wanted ones included.
-    keys : rows in the order of the table. A row that has moved keeps its key of the label log.
+    keys, places : rows in the order of the table, and the index of every row.
+    where, at : file and number of every row now, and the row there.
     candidates : (m,) indices of rows that can be asked, in the order of their rank.
     reserve, free : the candidates that are random checks, and all others.
-    text_columns : names of the columns to be shown as text.
-    fingerprint : digest of the candidates.
     """
 
     def __init__(self, source: Iterable[FileRows], wanted: Iterable[RowKey] = ()):
@@ -88,10 +86,10 @@ class Pool:
         others = joined_tables([rows.table for rows in found])
         others = others.take(pa.array(list(beside.values()), pa.int64()))
         self.table = joined_tables([sample.table, others])
-        self._where = {known.get(key, key): (key.file, key.row) for key in [*sample.keys, *beside]}
-        self._keys_at = {where: key for key, where in self._where.items()}
-        self.keys = list(self._where)
-        self._places = {key: place for place, key in enumerate(self.keys)}
+        self.where = {known.get(key, key): (key.file, key.row) for key in [*sample.keys, *beside]}
+        self.at = {where: key for key, where in self.where.items()}
+        self.keys = list(self.where)
+        self.places = {key: place for place, key in enumerate(self.keys)}
         self.candidates = np.argsort(sample.ranks, kind="stable")
         n_reserved = int(np.ceil(CHECK_SHARE * self.candidates.size))
         self.reserve, self.free = np.split(self.candidates, [n_reserved])
@@ -100,19 +98,7 @@ class Pool:
         self.fingerprint = hashlib.sha256(names.encode()).hexdigest()
 
     def __contains__(self, key: object) -> bool:
-        return key in self._places
-
-    def place(self, key: RowKey) -> int:
-        """Return the index of a row."""
-        return self._places[key]
-
-    def where(self, key: RowKey) -> tuple[str, int]:
-        """Return the file and the number of a row, where it is now."""
-        return self._where[key]
-
-    def at(self, file: str, row: int) -> RowKey | None:
-        """Return the row with some number in a file, None if it is not in the pool."""
-        return self._keys_at.get((file, row))
+        return key in self.places
 
     def take(self, places: Sequence[int] | NDArray[np.intp]) -> pa.Table:
         """Return rows as a table."""
@@ -120,7 +106,7 @@ class Pool:
 
     def cells(self, key: RowKey, shown: Sequence[str] | None = None) -> dict[str, str]:
         """Return the cells of a row as texts by column name; empty cells are left out."""
-        row = self.take([self.place(key)])
+        row = self.take([self.places[key]])
         names = row.column_names if shown is None else shown
         texts = {name: cell_text(row.column(name)[0].as_py()) for name in names}
         return {name: text for name, text in texts.items() if text is not None}

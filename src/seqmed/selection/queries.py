@@ -216,10 +216,7 @@ def regret(margin: Array, deviation: Array) -> Array:
 
 
 def ranking(known: Uncertainty, points: Points, margins: Array) -> Indices:
-    """Return all rows, the shortlist first.
-
-    The shortlist consists of the rows with the largest regret, or of evenly spaced rows.
-    """
+    """Return all rows, first those with the largest regret, or evenly spaced ones."""
     size = margins.size
     if size <= SHORTLIST:
         return np.arange(size)
@@ -231,14 +228,10 @@ def ranking(known: Uncertainty, points: Points, margins: Array) -> Indices:
 
 
 def greedy(covariance: Array, margins: Array, noise: float, n: int) -> Indices:
-    """Return n rows, each the most valuable one given those before it.
+    """Return n <= N rows, each the most valuable one given those before it.
 
-    Parameters
-    ----------
-    covariance : (N, N) between the rows, conditioned on the labels.
-    margins : (N,) margins.
-    noise : noise variance of an observation.
-    n : number of rows to choose, <= N.
+    The covariance (N, N) is conditioned on the labels, and ``noise`` is the variance of the noise
+    of an observation.
     """
     covariance, chosen = covariance.copy(), np.zeros(n, dtype=np.intp)
     free = np.ones(margins.size, dtype=bool)

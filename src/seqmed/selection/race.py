@@ -44,27 +44,18 @@ class Dropped(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """Accuracy of the candidates on labels they had not learned.
+    """Accuracy of the candidates on labels they had not learned: weights of rows, discounted.
 
-    Parameters
-    ----------
-    correct : (c,) discounted weight of the rows that each candidate predicted correctly.
-    wins : (c, c) discounted weight of the rows that the first candidate predicted correctly and the
-        second did not.
-    squared_wins : (c, c) sum of the squares of these discounted weights.
-    total : discounted weight of all rows.
-    correct_undiscounted : (c,) weight of the rows that each candidate predicted correctly.
-    total_undiscounted : (c,) weight of the rows that each candidate predicted.
-    dropped : (c,) reason why each candidate was dropped; None for those in the race.
+    The wins are those of the rows that the first candidate predicted correctly and the second not.
     """
 
-    correct: Array
-    wins: Array
-    squared_wins: Array
-    total: float
-    correct_undiscounted: Array
-    total_undiscounted: Array
-    dropped: tuple[Dropped | None, ...]
+    correct: Array  # (c,) predicted correctly by each candidate
+    wins: Array  # (c, c)
+    squared_wins: Array  # (c, c) sums of the squares of these discounted weights
+    total: float  # of all rows
+    correct_undiscounted: Array  # (c,) predicted correctly by each candidate
+    total_undiscounted: Array  # (c,) predicted by each candidate
+    dropped: tuple[Dropped | None, ...]  # (c,) why; None for those in the race
 
     def validate(self) -> None:
         """Raise a ValueError if the arrays are not of the same candidates."""

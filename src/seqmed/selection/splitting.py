@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from numbers import Integral
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,8 +16,6 @@ from sklearn.utils.validation import check_consistent_length
 from seqmed.estimators.labels import are_plus_one, holds_minus_one, split_labels
 from seqmed.estimators.validation import MatrixLike
 from seqmed.numeric.arrays import Indices, Mask
-
-Fold: TypeAlias = tuple[Indices, Indices]
 
 
 class SemiSupervisedSplit(BaseCrossValidator):
@@ -80,7 +78,7 @@ class SemiSupervisedSplit(BaseCrossValidator):
 
     def split(
         self, X: MatrixLike | None, y: ArrayLike | None = None, groups: ArrayLike | None = None
-    ) -> Iterator[Fold]:
+    ) -> Iterator[tuple[Indices, Indices]]:
         """Yield the indices of the training and test rows of every fold.
 
         Parameters
