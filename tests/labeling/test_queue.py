@@ -97,7 +97,7 @@ def test_labeled_rows_are_not_asked_and_wanted_rows_are_found():
     table = numbered(100)
     wanted = [key_at(table, 3), key_at(table, 77)]
     pool = Pool(TableRows(table, labeled=range(1, 71)), wanted)
-    assert all(key in pool for key in wanted)
+    assert all(key in pool.places for key in wanted)
     assert {key.row for key in keys(pool)} == set(range(71, 101))
 
 
@@ -130,9 +130,9 @@ def test_rows_of_labels_are_found_by_their_cells(monkeypatch):
         for size in (3, 100):  # in the sample, or beside it
             monkeypatch.setattr(pool_module, "LARGEST_POOL", size)
             pool = Pool(source, wanted)
-            assert {key.row for key in wanted if key in pool} == there, name
+            assert {key.row for key in wanted if key in pool.places} == there, name
             for key in wanted:
-                if key in pool:
+                if key in pool.places:
                     assert pool.cells(key)["n"] == str(key.row - 1), name
                     assert pool.at[pool.where[key]] == key, name
             assert len(set(pool.keys)) == len(pool.keys), name
@@ -147,7 +147,7 @@ def test_equal_rows_are_different_rows():
     pool = Pool(TableRows(table, "new"), wanted)
     assert [pool.where[key] for key in wanted] == [("new", 1), ("new", 3)]
     pool = Pool(TableRows(table.slice(3), "new"), wanted)
-    assert sum(key in pool for key in wanted) == 1
+    assert sum(key in pool.places for key in wanted) == 1
 
 
 def test_digests_of_rows():

@@ -121,6 +121,8 @@ class Ledger:
         key, person, kind = event.key, event.person, event.event
         row = self.rows.setdefault(key, RowLabels())
         answers, returned, before = self.answers[person], self.returned[person], row.label
+        if person in row.people and kind not in (CHANGE, SETTLE):
+            answers.remove(key)
         if kind == SETTLE:
             row.settled = event.label
         elif kind == SKIP:
@@ -134,8 +136,6 @@ class Ledger:
             else:
                 row.given.pop(person, None)
                 row.first.pop(person, None)
-        if kind not in (CHANGE, SETTLE) and key in answers:
-            answers.remove(key)
         if kind in (LABEL, SKIP):
             answers.append(key)
             if key in returned:

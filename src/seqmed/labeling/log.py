@@ -41,7 +41,6 @@ FORMS = {
     "why": ("|".join(("", *REASONS)), f"one of {', '.join(REASONS)}, or nothing"),
     "probability": (r"(0|1(\.0)?|0?\.[0-9]+|[0-9](\.[0-9]+)?e-[0-9]+)?", "a number in [0, 1]"),
 }
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class LabelingError(ValueError):
@@ -152,8 +151,8 @@ def line(cells: Iterable[str]) -> bytes:
 
 
 def read_lines(content: bytes) -> list[list[str]]:
-    """Return the cells of lines that `line` has written."""
-    rows = csv.reader(io.StringIO(content.decode(), newline=""))
+    """Return the cells of lines that `line` or a spreadsheet has written."""
+    rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""))
     return [[*map(read_safe_cell, row)] for row in rows]
 
 
@@ -241,7 +240,7 @@ def parsed_log(content: bytes, names: Sequence[str], path: Path) -> tuple[list[E
     if not end and line(names).startswith(content.rstrip(b"\x00")):
         return [], 0  # a new file, or an unfinished header
     try:
-        header, *rows = read_lines(content[:end].removeprefix(BYTE_ORDER_MARK)) or [[]]
+        header, *rows = read_lines(content[:end]) or [[]]
     except (UnicodeDecodeError, csv.Error) as error:
         raise LabelingError(
             f"{path} is not a CSV in UTF-8 ({error}): restore it from a copy."

@@ -10,8 +10,8 @@ from seqmed.labeling.ledger import Ledger, accuracy_of, agreements, outcomes
 from seqmed.labeling.log import RowKey
 from seqmed.labeling.queue import Card
 
-# Characters of a cell that are sent, and of a row in the history.
-LONGEST_CELL, SNIPPET = 200_000, 160
+# Characters of a row in the history.
+SNIPPET = 160
 # Rows of the history in one answer.
 ROWS_OF_HISTORY = 50
 # Largest number of points of a chart.
@@ -59,17 +59,11 @@ class Page:
         }
 
     def _cells(self, key: RowKey) -> list[dict[str, Any]]:
-        """Return the cells of a row for JSON, columns of text first."""
-        found = [
-            {
-                "name": name,
-                "text": text[:LONGEST_CELL],
-                "long": name in self._pool.text_columns,
-                "cut": max(0, len(text) - LONGEST_CELL),
-            }
+        """Return the cells of a row for JSON."""
+        return [
+            {"name": name, "text": text, "long": name in self._pool.text_columns}
             for name, text in self._pool.cells(key, self._shown).items()
         ]
-        return sorted(found, key=lambda cell: not cell["long"])
 
     # -- live numbers ------------------------------------------------------------------------------
 

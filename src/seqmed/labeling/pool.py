@@ -85,7 +85,7 @@ class Pool:
         beside = {key: n for n, key in enumerate(keys) if key in known and key not in sampled}
         others = joined_tables([rows.table for rows in found])
         others = others.take(pa.array(list(beside.values()), pa.int64()))
-        self.table = joined_tables([sample.table, others])
+        self.table = joined_tables([*sample.parts, others])
         self.where = {known.get(key, key): (key.file, key.row) for key in [*sample.keys, *beside]}
         self.at = {where: key for key, where in self.where.items()}
         self.keys = list(self.where)
@@ -96,9 +96,6 @@ class Pool:
         self.text_columns = text_columns(self.table)
         names = "\n".join(repr(tuple(self.keys[place])) for place in self.candidates)
         self.fingerprint = hashlib.sha256(names.encode()).hexdigest()
-
-    def __contains__(self, key: object) -> bool:
-        return key in self.places
 
     def take(self, places: Sequence[int] | NDArray[np.intp]) -> pa.Table:
         """Return rows as a table."""
@@ -117,14 +114,9 @@ class Sample:
 
     def __init__(self) -> None:
         self._bound = np.inf  # ranks from here on are left out
-        self._parts: list[pa.Table] = []
+        self.parts: list[pa.Table] = []  # cells of the rows
         self.keys: list[RowKey] = []
         self.ranks = np.zeros(0)
-
-    @property
-    def table(self) -> pa.Table:
-        """The cells of the rows."""
-        return joined_tables(self._parts)
 
     def add(self, rows: FileRows) -> None:
         """Add rows, and drop rows of high rank if these are too many."""
@@ -133,22 +125,23 @@ class Sample:
         if not chosen.size:
             return
         taken = rows.take(chosen)
-        self._parts.append(taken.table)
+        self.parts.append(taken.table)
         self.keys += taken.row_keys()
         self.ranks = np.concatenate([self.ranks, ranks[chosen]])
-        n_bytes = sum(part.nbytes for part in self._parts)
+        n_bytes = sum(part.nbytes for part in self.parts)
         if len(self.keys) > 2 * LARGEST_POOL or n_bytes > 2 * LARGEST_BYTES:
             self.shrink()
 
     def shrink(self) -> None:
         """Keep the rows of lowest rank within both limits."""
-        table, order = self.table, np.argsort(self.ranks, kind="stable")[:LARGEST_POOL]
+        order = np.argsort(self.ranks, kind="stable")[:LARGEST_POOL]
+        table = joined_tables(self.parts)
         most = LARGEST_BYTES * len(self.keys) // max(1, table.nbytes)  # of mean size
         order = order[: max(1, most)]
         if order.size < len(self.keys):
             self._bound = float(np.delete(self.ranks, order).min())
         kept = np.sort(order)
-        self._parts = [table.take(pa.array(kept)).combine_chunks()]
+        self.parts = [table.take(pa.array(kept)).combine_chunks()]
         self.keys = [self.keys[place] for place in kept.tolist()]
         self.ranks = self.ranks[kept]
 

@@ -1,4 +1,4 @@
-// Charts as SVG. Colours are set in style.css.
+// A chart as SVG. Colours are set in style.css.
 const SPACE = "http://www.w3.org/2000/svg";
 
 function element(name, attributes, ...children) {
@@ -33,27 +33,6 @@ export function lineChart(label, points, top) {
   svg.append(
     element("path", { d: path.join(" "), class: "line" }),
     element("circle", { cx: x(a), cy: y(b), r: 2.5, class: "dot" }),
-  );
-  return svg;
-}
-
-// An interval within 0..1, with a mark at the value.
-export function intervalBar(label, low, value, high) {
-  const width = 280, height = 14, x = (share) => 1 + share * (width - 2);
-  return element(
-    "svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label, class: "interval" },
-    element("rect", { x: 0, y: 5, width, height: 4, rx: 2, class: "track" }),
-    element("rect", { x: x(low), y: 4, width: Math.max(2, x(high) - x(low)), height: 6, rx: 3, class: "range" }),
-    element("circle", { cx: x(value), cy: 7, r: 4.5, class: "value" }),
-  );
-}
-
-// A horizontal share.
-export function shareBar(share) {
-  const svg = element("svg", { viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true", class: "share" });
-  svg.append(
-    element("rect", { width: 100, height: 4, class: "track" }),
-    element("rect", { width: 100 * share, height: 4, class: "fill" }),
   );
   return svg;
 }
