@@ -415,7 +415,7 @@ class SeqGraphMED(StreamClassifier):
 
     def _begin(self, rows: Rows, seed: int) -> MixtureState:
         template, scale = self._template(), np.zeros(0)
-        if self._scales_columns(template):
+        if self._scales_columns(self._started.sparse):
             scale = column_scales.first_column_scales(rows.points)
         scaled = rows._replace(points=rows.points / scale) if scale.size else rows
         kernel = None
@@ -426,12 +426,13 @@ class SeqGraphMED(StreamClassifier):
         margin_seed = seed if template.random_state is None else template._drawn_seed()
         return mixture_state.begin(graph, rows, scale, parameters, margin_seed)
 
-    def _scales_columns(self, template: SeqMED) -> bool:
+    def _scales_columns(self, sparse: bool) -> bool:
         """Whether columns are scaled if their scales differ."""
+        template = self._template()
         euclidean = isinstance(self.metric, str) and self.metric in ("auto", "euclidean")
         # no parameter depends on the unit of the columns
         invariant = template.kernel in ("rbf", "auto") and template.gamma == "scale"
-        return self.scale == "auto" and not self._started.sparse and euclidean and invariant
+        return self.scale == "auto" and not sparse and euclidean and invariant
 
     def _learn_rows(
         self,

@@ -9,7 +9,8 @@ labeled rows before they were learned. Three steps make the pool from it:
 2. The weights are those of a mixture distribution with fixed components, found by expectation
    maximisation: ``w_k = (a_k + sum_i r_ik) / (sum a + n)`` with ``r_ik ~ w_k p_k(y_i | x_i)``. The
    pseudo-count a_k is `PSEUDO_COUNT`. The graph has more while the record is small, because it
-   predicts best with few labels; later the random forest has more, which is the safest on tables.
+   predicts best with few labels; later the random forest and the logistic regression have more,
+   which are the safest on tables.
 3. The weighted mean of the probabilities has one more temperature.
 """
 
@@ -30,7 +31,7 @@ MEMBERS = ("core", "graph")
 # with ``exp(-n / (LABELS_PER_CLASS K))`` for n recorded labels of K classes. As it fades, the
 # members of `LATE_COUNTS` get more.
 PSEUDO_COUNT, GRAPH_COUNT, LABELS_PER_CLASS = 0.5, 4.0, 2.0
-LATE_COUNTS = {"random_forest": 2.5}
+LATE_COUNTS = {"logistic": 1.0, "random_forest": 2.5}
 # A member with a smaller weight is not evaluated in predictions.
 SMALLEST_WEIGHT = 0.02
 # Expectation maximisation ends if no weight moves by more, or after this many steps.
