@@ -97,8 +97,8 @@ def learn() -> None:
     from seqmed import SeqGraphMED, cli, model_file
     from seqmed.cli import prequential
     from seqmed.graph import propagation
+    from seqmed.margin import margin_state
     from seqmed.mixture import learning as mixture_update
-    from seqmed.mixture.sequential_expert import SequentialExpert
     from seqmed.streams import Stream
     from seqmed.tables.encoder import TableEncoder
 
@@ -107,11 +107,12 @@ def learn() -> None:
     TableEncoder.transform = timers.around("encoding", TableEncoder.transform)
     prequential.predict_labeled = timers.around("predicting", prequential.predict_labeled)
     SeqGraphMED.partial_fit = timers.around("other learning", SeqGraphMED.partial_fit)
-    SequentialExpert.learn = timers.around("margin", SequentialExpert.learn)
+    margin_state.learn = timers.around("margin", margin_state.learn)
+    mixture_update.with_fits = timers.around("experts", mixture_update.with_fits)
     propagation.learn_graph = timers.around("graph", propagation.learn_graph)
     mixture_update.recorded = timers.around("mixture", mixture_update.recorded)
     mixture_update.measured_scales_of = timers.around("mixture", mixture_update.measured_scales_of)
-    mixture_update.choose = timers.around("mixture", mixture_update.choose)
+    mixture_update.with_choice = timers.around("mixture", mixture_update.with_choice)
     model_file.save = timers.around("saving", model_file.save)
     begin = time.perf_counter()
     try:
