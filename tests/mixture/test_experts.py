@@ -247,6 +247,16 @@ def test_boosting_waits_for_labels_and_few_classes(monkeypatch):
     assert Expert("boosting", template).refitted(classes, classes.weights, 0).fit is None
 
 
+@pytest.mark.parametrize("experts", [[5], [GaussianNB], [StandardScaler()]])
+def test_other_things_than_classifiers_are_refused(experts):
+    X, _, labels = stream(n=40)
+    model = SeqGraphMED(random_state=0).partial_fit(X, labels)
+    state = model._state
+    with pytest.raises(TypeError, match="expected classifiers of scikit-learn"):
+        model.set_params(experts=experts).partial_fit(X, labels)
+    assert model._state is state
+
+
 # -- failures -------------------------------------------------------------------------------------
 
 

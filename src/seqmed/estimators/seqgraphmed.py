@@ -333,6 +333,14 @@ class SeqGraphMED(StreamClassifier):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_proportions(self.class_prior)
+        for expert in self.experts if self.experts != "auto" else ():
+            usable = hasattr(expert, "predict_proba") or hasattr(expert, "decision_function")
+            if isinstance(expert, type) or not (hasattr(expert, "fit") and usable):
+                raise TypeError(
+                    f"experts has {expert!r}, expected classifiers of scikit-learn with fit, and "
+                    "predict_proba or decision_function: pass for example "
+                    "[RandomForestClassifier()], or () for none."
+                )
         if self.estimator is not None:
             self._check_estimator(self.estimator)
         self._template()._check_parameters()
