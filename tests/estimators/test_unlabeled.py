@@ -51,7 +51,6 @@ def test_every_estimator_has_the_marker(name):
     assert parameters["unlabeled"].default == -1
 
 
-@pytest.mark.filterwarnings("ignore:score leaves unlabeled rows out")
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(
     "missing", [-1, None, np.nan, pd.NA, pd.NaT, ""], ids=["-1", "None", "NaN", "NA", "NaT", "''"]

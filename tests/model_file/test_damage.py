@@ -138,7 +138,7 @@ def test_damaged_files_are_refused(tmp_path):
         path.write_bytes(changed)
         with pytest.raises(ModelFileError, match=r"damaged\.model cannot be loaded") as refusal:
             seqmed.load(path)
-        assert re.search("checksum|cut off|not a seqmed model file", str(refusal.value))
+        assert re.search("checksum|not a seqmed model file", str(refusal.value))
 
 
 def zipped():
@@ -169,23 +169,16 @@ NO_MODELS = {
 def test_a_file_that_is_no_model_is_called_so(name, tmp_path):
     path = tmp_path / "file"
     path.write_bytes(NO_MODELS[name])
-    for call in (seqmed.load, model_file.read):
-        with pytest.raises(
-            ModelFileError, match="not a seqmed model file, expected one"
-        ) as refusal:
-            call(path)
-        assert "checksum" not in str(refusal.value)
+    with pytest.raises(ModelFileError, match="not a seqmed model file, expected one") as refusal:
+        seqmed.load(path)
+    assert "checksum" not in str(refusal.value)
 
 
-def test_a_model_that_was_cut_off_is_called_so():
+def test_a_model_that_was_cut_off_is_refused():
     content = min(ORIGINALS.values(), key=len)
-    for size in (9, 20, 100, len(content) // 2, len(content) - 1):
-        with pytest.raises(ModelFileError, match=f"cut off after {size} bytes, expected"):
-            loaded(content[:size])
-    with pytest.raises(ModelFileError, match=rf"expected at least {len(content)}:"):
-        loaded(content[:-1])
-    with pytest.raises(ModelFileError, match="does not match its content"):
-        loaded(content + b"more")
+    for changed in (content[:20], content[: len(content) // 2], content[:-1], content + b"more"):
+        with pytest.raises(ModelFileError, match=r"does not match its content.*complete copy"):
+            loaded(changed)
 
 
 def test_every_single_byte_counts():
@@ -194,7 +187,7 @@ def test_every_single_byte_counts():
     changed = bytearray(content)
     for place in range(len(content)):
         changed[place] ^= 1
-        with pytest.raises(ModelFileError, match=r"checksum|cut off|not a seqmed model file"):
+        with pytest.raises(ModelFileError, match=r"checksum|not a seqmed model file"):
             loaded(bytes(changed))
         changed[place] ^= 1
     assert bytes(changed) == content
@@ -370,7 +363,6 @@ def document(nodes=None, extra=None, extra_nodes=(), **members):
     return {
         "format": FORMAT,
         "library": "0.1.0",
-        "about": {"classes": None, "n_features": None, "n_batches": None},
         "model": [estimator("SeqMED")] if nodes is None else list(nodes),
         "extra": [*extra_nodes, {"value": extra}],
         **members,
@@ -432,7 +424,7 @@ PLANS = {
     "no version": (made({}), "format None"),
     "nearly a version": (made(document(format=3.0)), r"format 3\.0"),
     "a member more": (made(document(more=1)), "unknown: .*more"),
-    "a member less": (made({"format": FORMAT}), "missing: .*about"),
+    "a member less": (made({"format": FORMAT}), "missing: .*extra"),
     "no document": (made("null"), "is a NoneType, expected an object"),
     "NaN": (made('{"format": NaN}'), "format nan"),
     "NaN as a value": (made(filled("NaN")), "not finite"),
@@ -517,7 +509,7 @@ def test_huge_sizes_take_no_memory():
 AUDITED = """
 import sys
 from seqmed import load
-from seqmed.model_file import ModelFileError, read
+from seqmed.model_file import ModelFileError
 for path in sys.argv[2:]:
     load(path)  # whatever the library itself needs is imported and compiled now
 events = []
@@ -525,7 +517,6 @@ sys.addaudithook(lambda event, arguments: events.append((event, *map(str, argume
 for path in sys.argv[1:]:
     try:
         load(path)
-        read(path)
     except ModelFileError:
         pass
 for event in list(events):

@@ -37,16 +37,15 @@ def description(path: Path, pipeline: StreamPipeline, progress: Progress) -> dic
     from seqmed.cli import checkpoint, parameters
     from seqmed.streams.inputs import shown_path
 
-    contents, record, label = model_file.read(path), progress.record, progress.label
+    record, label = progress.record, progress.label
     model, encoding = checkpoint.classifier_of(pipeline), checkpoint.encoder_of(pipeline).encoding_
     kind, given = type(model).__name__, parameters_of(model)
     default = parameters_of(parameters.ESTIMATORS.get(kind.lower(), type(model))())
     return {
         "file": {
             "path": shown_path(path),
-            "bytes": contents.n_bytes,
-            "format": contents.format,
-            "library": contents.library,
+            "bytes": path.stat().st_size,
+            "format": model_file.FORMAT,
         },
         "model": {
             "estimator": kind,
@@ -157,8 +156,7 @@ def show_description(found: dict[str, Any]) -> None:
         if part in found
     ]
     lines: dict[str, str] = {
-        "file": f"{file['path']}, {amount('bytes', file['bytes'])}, format {file['format']}, "
-        f"written by seqmed {file['library']}",
+        "file": f"{file['path']}, {amount('bytes', file['bytes'])}, format {file['format']}",
         "model": f"{found['model']['estimator']}({changed})",
         "features": f"{columns['n_features']:,} from {counted(len(columns['kinds']), 'column')}, "
         f"{len(columns['left_out']):,} of them not used",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from copy import deepcopy
-from functools import cache
 from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -146,8 +145,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
             nothing, and a different label is refused: retract the label first. Rows that are not
             kept are not found, which is normal in a long stream; their labels are learned too.
             `update_info_.late_labels` has the numbers ``n_found``, ``n_not_found`` and
-            ``n_already_known``. If all unlabeled rows so far are kept, a row that is not found
-            causes a warning.
+            ``n_already_known``.
         find_rows : bool, default=True
             Whether to look for the rows of late labels. False is for callers that know rows by ids
             and pass only labels that are new: rows of equal values may then have different labels.
@@ -191,35 +189,25 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _learn(self, batch: ClassifiedRows, size: int | None, *, new_points: bool) -> None:
         """Learn a batch, or late labels if its points are not new.
 
-        The rows are learned in random order, ``size`` at a time, or all together with None. If it
-        fails, generators that were passed as ``random_state`` are as before.
+        The rows are learned in random order, ``size`` at a time, or all together with None.
         """
-        owners = (self, getattr(self, "estimator", None))
-        passed = [getattr(owner, "random_state", None) for owner in owners]
-        used = [each for each in passed if isinstance(each, np.random.RandomState)]
-        before = [each.get_state() for each in used]
         rows, state, n_rows = batch.rows, getattr(self, "_state", None), batch.rows.weights.size
         info = None
-        try:
-            if not hasattr(self, "_started"):
-                self._started = Started(sp.issparse(rows.points), self._fixed())
-            seed = self._drawn_seed() if state is None else 0
-            order = None if size is None else np.random.default_rng(seed).permutation(n_rows)
-            for start in range(0, n_rows, size or n_rows):
-                part = rows if order is None else rows.take(order[start:][:size])
-                if state is None:
-                    state = self._begin(part, seed)
-                if not start:
-                    state = self._with_classes(state, batch.places, batch.declared)
-                new_batch = new_points and not start
-                state, info = self._learn_rows(
-                    state, part, batch.classes, new_points=new_points, new_batch=new_batch
-                )
-            self._commit(state, info, batch.classes)
-        except BaseException:
-            for generator, generator_state in zip(used, before, strict=True):
-                generator.set_state(generator_state)
-            raise
+        if not hasattr(self, "_started"):
+            self._started = Started(sp.issparse(rows.points), self._fixed())
+        seed = self._drawn_seed() if state is None else 0
+        order = None if size is None else np.random.default_rng(seed).permutation(n_rows)
+        for start in range(0, n_rows, size or n_rows):
+            part = rows if order is None else rows.take(order[start:][:size])
+            if state is None:
+                state = self._begin(part, seed)
+            if not start:
+                state = self._with_classes(state, batch.places, batch.declared)
+            new_batch = new_points and not start
+            state, info = self._learn_rows(
+                state, part, batch.classes, new_points=new_points, new_batch=new_batch
+            )
+        self._commit(state, info, batch.classes)
 
     def _drawn_seed(self) -> int:
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -230,8 +218,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         """Return the rows of late labels that are not known yet, and the numbers of the labels.
 
         There are no numbers if the rows are not to be found. Labels that differ from those known
-        are refused. It warns of rows that are not found although all unlabeled rows so far
-        are kept.
+        are refused.
         """
         numbers, rows = batch.numbers[batch.rows.labeled], batch.rows.take(batch.rows.labeled)
         if not find_rows:
@@ -251,14 +238,6 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
                 "new_points=True."
             )
         counts = LateLabels(*(int(each.sum()) for each in (kept.free, missing, known)))
-        if counts.n_not_found and self._keeps_all_rows():
-            warnings.warn(
-                f"{counts.n_not_found} of {labels.size} late labels belong to rows that are not "
-                "among the unlabeled rows so far, all of which are kept: they have other values, "
-                "for example by another scaling. Their labels were learned as those of new rows; "
-                "pass the rows as they were learned.",
-                stacklevel=callers_level(),
-            )
         return batch._replace(rows=rows.take(~known)), counts
 
     def retract(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
@@ -361,26 +340,11 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         scores = model._class_scores(model._checked_points(X))
         return model._state.counts.compared(scores), model._probabilities(scores)
 
-    def predict_log_proba(self, X: MatrixLike) -> Array:
-        """Return the logarithm of the probability of every class at every row.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows to classify.
-
-        Returns
-        -------
-        log_probabilities : ndarray of shape (n_samples, n_classes)
-            Logarithms of `predict_proba`, in the order of `classes_`.
-        """
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
-
     def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the accuracy on the labeled rows.
 
-        Unlabeled rows are left out. The first time, a warning says so.
+        Unlabeled rows are left out. A scorer such as ``scoring="accuracy"`` counts them as errors:
+        cross-validate with `seqmed.SemiSupervisedSplit`, which tests labeled rows only.
 
         Parameters
         ----------
@@ -416,7 +380,6 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
                 "weight: correct the weights."
             )
         if not labeled.all():
-            warn_of_unlabeled_rows()
             X = _safe_indexing(*indexable(X), np.flatnonzero(labeled))
         return float(np.average(model.predict(X) == labels, weights=weights))
 
@@ -529,10 +492,6 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _kept_labels(self, points: Points, codes: Indices) -> KeptLabels:
         """Return what is known of late labels; ``codes`` (m,) are their classes, -1 for new."""
 
-    def _keeps_all_rows(self) -> bool:
-        """Whether all unlabeled rows so far are kept."""
-        return False
-
     @abstractmethod
     def _class_scores(self, points: Points) -> Array:
         """Return the score of every class at validated rows, (n, n_classes)."""
@@ -548,18 +507,6 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     @abstractmethod
     def _uncertainty(self, points: Points) -> Uncertainty:
         """Return the uncertainty of the decisions at the given rows, for label queries."""
-
-
-@cache  # Python's own filter repeats a warning after every change of the filters
-def warn_of_unlabeled_rows() -> None:
-    """Warn once per process that `score` leaves rows out."""
-    warnings.warn(
-        "score leaves unlabeled rows out and returns the accuracy on the labeled rows. A scorer "
-        "such as scoring='accuracy' counts unlabeled rows as errors. To cross-validate, use "
-        "seqmed.SemiSupervisedSplit, which tests labeled rows only.",
-        UserWarning,
-        stacklevel=callers_level(),
-    )
 
 
 # -- copies of estimators --------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import re
 import warnings
 from numbers import Real
 from typing import Any, NamedTuple, TypeAlias
@@ -23,7 +23,6 @@ from seqmed.estimators.labels import (
     holds_minus_one,
     is_marked,
     is_minus_one,
-    is_missing_value,
     split_labels,
     with_labels,
 )
@@ -39,8 +38,10 @@ ASYMMETRY = 1e-6
 # Range of positive sample weights. This range keeps bounds and slack terms within the range of
 # doubles.
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-50, 1e50
-# Description of a missing cell, and largest number of characters of a cell, in error messages.
-MISSING_CELL, LONGEST_CELL = "NaN (missing values)", 40
+# What numpy and scikit-learn say of cells that are text, dates or missing.
+NOT_NUMBERS = re.compile("NaN|to float|promoted|real number")
+# Largest number of characters of such a reason, which may quote a text.
+LONGEST_REASON = 100
 # Squares of features, and products of two such squares, must stay finite.
 LARGEST_FEATURE = 1e70
 
@@ -152,37 +153,17 @@ def checked_rows(estimator: BaseEstimator, X: MatrixLike, *, reset: bool) -> Poi
         try:
             X = validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=np.float64)
         except (TypeError, ValueError) as error:
-            cell = cell_without_number(X)
-            kernel_values = get_tags(estimator).input_tags.pairwise
-            if cell is None or kernel_values or "feature names" in str(error):
+            reason = str(error).splitlines()[0][:LONGEST_REASON]
+            if get_tags(estimator).input_tags.pairwise or not NOT_NUMBERS.search(reason):
                 raise
             raise ValueError(
-                f"Input X contains {cell}, expected finite numbers: use "
+                f"{reason.rstrip('.')}, expected finite numbers: use "
                 f"seqmed.make_stream_pipeline({type(estimator).__name__}(...)), which learns from "
                 "tables with text, categories, dates and missing values, or encode and fill these "
                 "cells first."
             ) from error
     check_magnitude(X)
     return X
-
-
-def cell_without_number(X: Any) -> str | None:
-    """Return the first cell that is missing, text or a date; None without such cells."""
-    try:
-        cells = np.asarray(X.data if sp.issparse(X) else X)
-    except ValueError:  # rows of several lengths
-        return None
-    if cells.dtype.kind == "f":
-        return MISSING_CELL if np.isnan(cells).any() else None
-    for cell in cells.flat if cells.ndim else ():
-        if is_missing_value(cell):
-            return MISSING_CELL
-        if isinstance(cell, str | datetime.date | np.datetime64):
-            try:
-                float(str(cell))  # scikit-learn converts numbers that are text
-            except ValueError:
-                return repr(str(cell)[:LONGEST_CELL])
-    return None
 
 
 def are_plain(X: Any, estimator: BaseEstimator) -> bool:

@@ -10,28 +10,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from seqmed.estimators.base import snapshot
 from seqmed.estimators.validation import refuse_plain_pipeline
 from seqmed.model_file.annotations import check_fields
 from seqmed.model_file.container import Tensors, pack, unpack
 from seqmed.model_file.files import read_file, remove_leftovers, replace_file
-from seqmed.model_file.models import (
-    MODELS,
-    ModelDecoder,
-    ModelEncoder,
-    Outline,
-    estimator_class,
-)
+from seqmed.model_file.models import MODELS, ModelDecoder, ModelEncoder
 from seqmed.model_file.values import Decoder, Encoder, checked, tagged
 
 __all__ = [
-    "Contents",
     "ModelFileError",
     "load",
     "load_with_extra",
-    "read",
     "remove_leftovers",
     "save",
 ]
@@ -48,7 +40,7 @@ ADVICE = (
 LONGEST_REASON = 500
 # What is refused with a reason: errors on values that a model cannot have.
 REFUSALS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-# The parts of the header and of its summary of the model, with their types.
+# The parts of the header, with their types. Earlier versions wrote a summary, which is not read.
 HEADER: dict[str, Any] = {
     "format": int,
     "library": str,
@@ -56,42 +48,10 @@ HEADER: dict[str, Any] = {
     "model": list,
     "extra": list,
 }
-ABOUT: dict[str, Any] = {
-    "classes": list | None,
-    "n_features": int | None,
-    "n_batches": int | None,
-}
 
 
 class ModelFileError(ValueError):
     """A file is refused: it is not a model file, was altered, or is of another version."""
-
-
-class Contents(NamedTuple):
-    """Summary of a model file.
-
-    Attributes
-    ----------
-    format : version of the file format.
-    library : version of the library that wrote it.
-    model : name of the class of the model.
-    parameters : parameters of the model; estimators and other objects by the name of their class.
-    classes : known labels, None before the first batch; times as text.
-    n_features : number of columns, None before the first batch.
-    n_batches : number of batches learned, None before the first.
-    extra : values saved with the model, None if there are none.
-    n_bytes : size of the file.
-    """
-
-    format: int
-    library: str
-    model: str
-    parameters: dict[str, Any]
-    classes: list[Any] | None
-    n_features: int | None
-    n_batches: int | None
-    extra: dict[str, Any] | None
-    n_bytes: int
 
 
 def save(model: Any, path: AnyPath, *, extra: dict[str, Any] | None = None) -> None:
@@ -111,7 +71,7 @@ def save(model: Any, path: AnyPath, *, extra: dict[str, Any] | None = None) -> N
     path : str or path-like
     extra : dict, default=None
         Values to save with the model, by name: None, booleans, numbers, strings, arrays (dense or
-        CSR), and lists, tuples and dictionaries of them. `load_with_extra` and `read` return them.
+        CSR), and lists, tuples and dictionaries of them. `load_with_extra` returns them.
     """
     replace_file(path, to_bytes(model, extra))
 
@@ -152,29 +112,6 @@ def load_with_extra(path: AnyPath) -> tuple[Any, dict[str, Any] | None]:
         return build(header, tensors)
 
 
-def read(path: AnyPath) -> Contents:
-    """Return the summary of a file without loading its model; only the checksum is verified."""
-    with refusals(path):
-        content = read_file(path)
-        header, tensors = open_header(content)
-    with refusals(path, ADVICE):
-        *_, last = header["model"]
-        tag, root = tagged(last)
-        if tag != "estimator":
-            raise ValueError(f"it holds a {tag!r}, expected an estimator")
-        check_fields(root, {"class": str, "parameters": dict, "state": dict}, "model")
-        check_class(estimator_class(root["class"]), "it holds")
-        return Contents(
-            format=header["format"],
-            library=header["library"],
-            model=root["class"],
-            parameters=Outline(header["model"], tensors).decode_named(root["parameters"]),
-            **header["about"],
-            extra=decode_extra(header, tensors),
-            n_bytes=len(content),
-        )
-
-
 @contextmanager
 def refusals(path: AnyPath, advice: str = "") -> Iterator[None]:
     """Turn errors on the content of a file into a `ModelFileError` that names it."""
@@ -200,7 +137,6 @@ def to_bytes(model: Any, extra: dict[str, Any] | None) -> tuple[memoryview, byte
     header = {
         "format": FORMAT,
         "library": __version__,
-        "about": about(model),
         "model": learned.nodes,
         "extra": [*kept.nodes, {"value": more}],
     }
@@ -223,8 +159,7 @@ def open_header(content: bytes) -> tuple[dict[str, Any], Tensors]:
             f"it is of format {version!r}, written by seqmed {header.get('library')!r}, expected "
             f"format {FORMAT}: read it with the version that wrote it, or learn the model again"
         )
-    check_fields(header, HEADER, "header")
-    check_fields(header["about"], ABOUT, "header")
+    check_fields(header, HEADER, "header", optional=["about"])
     return header, tensors
 
 
@@ -246,15 +181,3 @@ def check_class(kind: type, subject: str) -> None:
             f"{subject} a {kind.__name__}, expected one of {names}, and no subclass: save other "
             "objects with skops."
         )
-
-
-def about(model: Any) -> dict[str, Any]:
-    """Return the summary of a model for the header."""
-    final = getattr(model, "_final_estimator", model)
-    classes = getattr(final, "classes_", None)
-    counts = {
-        "n_features": getattr(model, "n_features_in_", None),
-        "n_batches": getattr(final, "n_batches_", None),
-    }
-    whole = {name: None if count is None else int(count) for name, count in counts.items()}
-    return {"classes": None if classes is None else classes.tolist(), **whole}

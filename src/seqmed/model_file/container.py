@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -70,23 +69,13 @@ def damage(content: bytes) -> str:
     """Return the reason for a wrong checksum."""
     begun = content[LENGTH_BYTES : LENGTH_BYTES + len(SIGNATURE)]
     if not begun or not SIGNATURE.startswith(begun):
-        found = "it is empty, not" if not content else "it is not"
         return (
-            f"{found} a seqmed model file, expected one that seqmed.save or seqmed learn has "
+            "it is not a seqmed model file, expected one that seqmed.save or seqmed learn has "
             "written: check the path"
-        )
-    length = int.from_bytes(content[:LENGTH_BYTES], "little")
-    with suppress(ValueError, TypeError, LookupError):
-        header = json.loads(content[LENGTH_BYTES : LENGTH_BYTES + length])
-        length += header[CHECKSUM]["data_offsets"][1]
-    if len(content) < LENGTH_BYTES + length:
-        return (
-            f"it is a model file that was cut off after {len(content)} bytes, expected at least "
-            f"{LENGTH_BYTES + length}: use a complete copy"
         )
     return (
         "its checksum does not match its content, expected a model file as it was saved: use an "
-        "unaltered copy"
+        "unaltered and complete copy"
     )
 
 

@@ -275,14 +275,3 @@ class ModelDecoder(Decoder):
         generator = np.random.RandomState()
         generator.set_state((GENERATOR, key, position, parts["has_gauss"], parts["gauss"]))
         return generator
-
-
-class Outline(Decoder):
-    """Decoder that returns only the names of estimators, records and random states."""
-
-    def build(self, tag: str, content: Any) -> Any:
-        """Return the value of a node, or its name."""
-        if tag in ("estimator", "record", "random_state"):
-            named = checked(content, dict)
-            return str(named.get("class", named.get("type", "RandomState")))
-        return super().build(tag, content)

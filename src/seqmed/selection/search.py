@@ -399,7 +399,6 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     predict = of_best(StreamClassifier.predict)
     predict_proba = of_best(StreamClassifier.predict_proba)
-    predict_log_proba = of_best(StreamClassifier.predict_log_proba)
     decision_function = of_best(StreamClassifier.decision_function)
     decision_std = of_best(SeqMED.decision_std)
     score = of_best(StreamClassifier.score)
