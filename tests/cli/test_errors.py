@@ -124,7 +124,6 @@ def test_the_same_choices_again_are_accepted(tmp_path):
         (("--graph-memory", "1"), "graph_memory"),
         (("--C", "0.5", "--param", "slack_shape=1"), "C=0.5, expected C > slack_shape=1"),
         (("--features", "a,z"), "no column 'z'"),
-        (("--drop", "a", "--features", "a"), "named twice"),
     ],
 )
 def test_a_new_model_with_impossible_choices(tmp_path, options, said):

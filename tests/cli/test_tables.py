@@ -356,14 +356,6 @@ def test_codes_with_leading_zeros_are_categories(tmp_path):
     np.testing.assert_array_equal(probabilities(tmp_path), model.predict_proba(read))
 
 
-def test_numbers_with_a_unit_are_mentioned(tmp_path):
-    prices = [f"{number},50 €" for number in range(120)]
-    frame = pd.DataFrame({"price": prices, "a": np.arange(120) % 11 + 0.5, "y": ["u", "v"] * 60})
-    frame.to_csv(tmp_path / "rows.csv", index=False, sep=";")
-    result = seqmed(tmp_path, "learn", "model", "rows.csv", "--label", "y")
-    assert "column 'price' looks like numbers with a unit, for example '0,50 €'" in result.err
-
-
 @pytest.mark.parametrize("options", [(), ("--drop", "user"), ("--features", "a")])
 def test_nested_keys_that_are_not_used(tmp_path, options):
     rows = [{"a": row % 7 + 0.5, "user": {"age": row}, "y": "uv"[row % 2]} for row in range(80)]

@@ -472,16 +472,6 @@ def test_named_output():
     )
 
 
-def test_names_of_features_are_distinct():
-    fitted = TableEncoder().fit({
-        "a": ["missing", "other", None, "missing"] * 2, "a_missing": [1.5, 2, None, 4] * 2,
-    })  # fmt: skip
-    names = fitted.get_feature_names_out().tolist()
-    assert (
-        len(set(names)) == len(names) == fitted.transform({"a": ["x"], "a_missing": [1]}).shape[1]
-    )
-
-
 def test_names_that_are_no_strings():
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(9, 2)), columns=[0, ("a", 1)])
     fitted = TableEncoder().fit(frame)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from copy import deepcopy
 from typing import Any, NamedTuple, Self, TypeVar
@@ -20,7 +19,7 @@ from sklearn.utils.validation import (
 )
 
 from seqmed.classes import Rows
-from seqmed.estimators.labels import are_plus_one, find, is_label_dtype
+from seqmed.estimators.labels import find, is_label_dtype
 from seqmed.estimators.validation import (
     ClassifiedRows,
     MatrixLike,
@@ -32,7 +31,6 @@ from seqmed.estimators.validation import (
 )
 from seqmed.late_rows import KeptLabels, LateLabels
 from seqmed.numeric.arrays import Array, Indices, Mask, Points
-from seqmed.numeric.execution import callers_level
 from seqmed.numeric.expectations import expect
 from seqmed.uncertainty import Uncertainty
 
@@ -64,8 +62,6 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     _fixed_parameters: tuple[str, ...] = ()
     # Whether unlabeled rows are learned from. If not, -1 may be a class even if it is the marker.
     _semi_supervised = True
-    # Whether -1 marked unlabeled rows while no class but +1 was known: it may have been a class.
-    _minus_one_seen: bool = False
     unlabeled: Any
     random_state: Any
     classes_: NDArray[Any]
@@ -395,27 +391,13 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         """Return rows in the format of the stream. Call it on a snapshot."""
         return in_format(checked_rows(self, X, reset=False), self._started.sparse)
 
-    @property
-    def _has_labels(self) -> bool:
-        """Whether a label has been learned."""
-        state = getattr(self, "_state", None)
-        return state is not None and bool(state.counts.seen.any())
-
     def _checked_points(self, X: MatrixLike) -> Points:
         """Return rows to predict; refuse if no label has been learned."""
         points = self._points(X)
-        if not self._has_labels:
+        if not self._state.counts.seen.any():
             raise NotFittedError(
                 f"this {type(self).__name__} has learned no label and cannot predict: learn at "
                 "least one labeled row first."
-            )
-        declared = self._state.counts.declared.any()
-        if self._minus_one_seen and not declared and are_plus_one(self.classes_):
-            warnings.warn(
-                f"{self.classes_[0]} is the only class so far, and labels -1 were taken for "
-                "missing ones: if -1 is a class, start a new model with unlabeled=None; if not, "
-                "pass all classes to partial_fit by classes=.",
-                stacklevel=callers_level(),
             )
         return points
 
@@ -523,7 +505,7 @@ def unfitted(estimator: Estimator) -> Estimator:
     """Return a shallow copy of an estimator without its fitted attributes."""
     copied = snapshot(estimator)
     for name in list(vars(copied)):
-        if name.endswith("_") or name in ("_state", "_started", "_minus_one_seen", "_begun"):
+        if name.endswith("_") or name in ("_state", "_started", "_begun"):
             delattr(copied, name)
     return copied
 

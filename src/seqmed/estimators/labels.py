@@ -248,7 +248,7 @@ def as_integers(values: Labels) -> Labels:
 
 
 def as_strings(values: Labels, known: Labels) -> Labels:
-    """Return strings as a fixed-width array; refuse those that numpy has changed, or would change.
+    """Return strings as a fixed-width array; refuse those that numpy has changed.
 
     A string into which numpy converts a missing value is accepted if it is a known class.
     """
@@ -263,10 +263,4 @@ def as_strings(values: Labels, known: Labels) -> Labels:
                 f"an array of dtype object, in which {text!r} is a label like any other and "
                 "missing values stay missing."
             )
-    changed = np.flatnonzero(typed != values)
-    if changed.size:
-        raise ValueError(
-            f"y holds {values[changed[0]]!r}, which ends in a null character, expected labels "
-            "without it, because numpy drops it: strip or replace the character."
-        )
     return typed

@@ -79,8 +79,7 @@ def validated_batch(
 
     Parameters
     ----------
-    model : copy of the classifier that is to learn the batch. The columns of X are stored in it,
-        and whether -1 may have been a class.
+    model : copy of the classifier that is to learn the batch. The columns of X are stored in it.
     X, y, classes, sample_weight, new_points : as in `partial_fit`.
     alone : whether the batch is that of `fit`, after which no batch need follow.
     """
@@ -103,10 +102,6 @@ def validated_batch(
             f"y contains {strange.tolist()[0]!r}, expected one of classes={declared.tolist()}: "
             "correct the label, or leave classes out to let new classes be added."
         )
-    if not (alone or model._minus_one_seen or declared.size):
-        only = are_plus_one(known if known.size else labels)
-        if only and holds_minus_one(y, model.unlabeled):
-            model._minus_one_seen = True
     # rows of positive weight
     weights = _check_sample_weight(sample_weight, points, ensure_non_negative=True)
     check_weights(weights)
@@ -137,6 +132,8 @@ def validated_batch(
     places = find(known, now)
     now_declared = moved(already, places, now.size)
     now_declared[find(declared, now)] = True
+    if not (alone or now_declared.any()) and signs_are_ambiguous(model, y, now):
+        warn_of_signs(now)
     return ClassifiedRows(Rows(points, codes, weights, gram), numbers, now, places, now_declared)
 
 
@@ -246,16 +243,26 @@ def read_labels(
     follow.
     """
     labeled, labels = split_labels(y, model.unlabeled, known=known)
-    if alone and labels.size and are_plus_one(labels) and holds_minus_one(y, model.unlabeled):
+    if alone and signs_are_ambiguous(model, y, labels):
         if not model._semi_supervised:  # -1 is a class
             return split_labels(y, None)
-        warnings.warn(
-            f"y holds only {labels[0]} and -1, and -1 marks unlabeled rows, so that "
-            f"{labels[0]} is the only class: if -1 is a class, set unlabeled=None; if not, "
-            "mark unlabeled rows by None.",
-            stacklevel=callers_level(),
-        )
+        warn_of_signs(labels)
     return labeled, labels
+
+
+def signs_are_ambiguous(model: Any, y: ArrayLike, classes: NDArray[Any]) -> bool:
+    """Whether y has -1 as a marker, and no other class than +1 is known: -1 may be a class, too."""
+    return classes.size > 0 and are_plus_one(classes) and holds_minus_one(y, model.unlabeled)
+
+
+def warn_of_signs(classes: NDArray[Any]) -> None:
+    """Warn that -1 was taken for the marker although it may be a class."""
+    warnings.warn(
+        f"{classes[0]} is the only class so far, and labels -1 are taken for missing ones: if -1 "
+        "is a class, start a new model with unlabeled=None; if not, mark unlabeled rows by None, "
+        "or pass all classes to partial_fit by classes=.",
+        stacklevel=callers_level(),
+    )
 
 
 def checked_classes(model: Any, classes: ArrayLike, known: NDArray[Any]) -> NDArray[Any]:

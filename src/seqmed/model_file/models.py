@@ -49,7 +49,7 @@ OF_SEARCHES = ("candidates_", "record_", "n_batches_", "_begun")
 MODELS: dict[type, tuple[str, ...]] = {
     **dict.fromkeys(
         (SeqMED, SeqLapMED, GraphPropagation, SeqGraphMED),
-        (*COLUMNS, "_started", "_minus_one_seen", *OF_CLASSIFIERS),
+        (*COLUMNS, "_started", *OF_CLASSIFIERS),
     ),
     StreamPipeline: (),
     PrequentialSearch: (*COLUMNS, *OF_SEARCHES),
@@ -64,8 +64,6 @@ TRANSFORMERS: dict[type, tuple[str, ...]] = {
 }  # fmt: skip
 ATTRIBUTES = {**MODELS, **TRANSFORMERS}
 CLASSES = {kind.__name__: kind for kind in ATTRIBUTES}
-# Attributes that not every fitted estimator has.
-OPTIONAL = (*COLUMNS, "_minus_one_seen")
 # Types of attributes without annotation; all others are arrays or None.
 TYPES = {
     "n_features_in_": int,
@@ -139,7 +137,7 @@ def saved_attributes(estimator: Any) -> dict[str, Any]:
 
 def restored(kind: Any, parameters: dict[str, Any], state: dict[str, Any]) -> Any:
     """Return an estimator with valid parameters and saved attributes."""
-    optional = OPTIONAL if state else ATTRIBUTES[kind]
+    optional = COLUMNS if state else ATTRIBUTES[kind]
     check_fields(state, attribute_types(kind), kind.__name__, optional)
     estimator = kind(**parameters)
     if isinstance(estimator, StreamClassifier | StreamPipeline):
@@ -209,20 +207,14 @@ def generator_state(generator: np.random.RandomState, where: str) -> dict[str, A
 
 
 def refuse_code(value: Any, where: str) -> None:
-    """Refuse a value that is code, with a remedy for each kind."""
-    if isinstance(value, BaseEstimator):
-        remedy = (
-            f"Expected {', '.join(CLASSES)}: transform the rows beforehand or by one of "
-            f"{', '.join(kind.__name__ for kind in TRANSFORMERS)}, or save the model with skops."
+    """Refuse a value that is code."""
+    if isinstance(value, BaseEstimator) or callable(value):
+        raise ValueError(
+            f"{where} is {value!r}, which cannot be saved in a model file, expected one of "
+            f"{', '.join(CLASSES)}, or a kernel of seqmed.kernels: transform the rows beforehand, "
+            "or save the model with skops or cloudpickle, and load such files only from trusted "
+            "sources."
         )
-    elif callable(value):
-        remedy = (
-            "Expected the name of a kernel, or a kernel of seqmed.kernels: use one of these, or "
-            "save the model with cloudpickle, and load such files only from trusted sources."
-        )
-    else:
-        return
-    raise ValueError(f"{where} is {value!r}, which cannot be saved in a model file. {remedy}")
 
 
 class ModelDecoder(Decoder):

@@ -222,11 +222,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             if value is not None and not all(isinstance(each, str) for each in value):
                 raise ValueError(f"{name}={value!r}, expected a list of strings: correct it.")
         features = None if self.features is None else tuple(map(str, self.features))
-        for name in features or ():
-            if chosen.get(name) == kinds.DROP:
-                raise ValueError(
-                    f"column {name!r} is named twice, to be used and to be dropped: leave one out."
-                )
         if self.label is not None and self.label in (*chosen, *(features or ())):
             raise ValueError(
                 f"column {self.label!r} is the column of labels and cannot be a feature: leave it "

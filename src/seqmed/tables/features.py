@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, Self
 
 import numpy as np
@@ -410,16 +409,8 @@ class Encoding:
 
     @property
     def feature_names(self) -> list[str]:
-        """The names of the features, each once: a name that occurs again gets a number."""
-        found: dict[str, None] = {}
-        parts: list[Any] = [*self.dense, *self.words]
-        for name in (name for each in parts for name in each.feature_names):
-            numbered = (f"{name}_{number}" for number in count(2))
-            free = name
-            while free in found:
-                free = next(numbered)
-            found[free] = None
-        return list(found)
+        """The names of the features."""
+        return [name for each in (*self.dense, *self.words) for name in each.feature_names]
 
     @property
     def dense(self) -> list[Any]:

@@ -36,27 +36,13 @@ def similar_name(name: str, names: Sequence[str]) -> str | None:
     return folded[close[0]] if close else None
 
 
-def likely_typo(label: Any, known: Iterable[Any]) -> Any:
+def likely_typo(label: Any, known: Iterable[Any]) -> str | None:
     """Return the known class that a new label probably misspells, None if there is none.
 
-    The two differ only in case or spaces, or, if both are long enough, by one typo: a wrong,
-    missing, additional or misplaced character. Numbers, and names with different digits, are
-    never misspellings.
+    Numbers, and names that are short or have different digits, are never misspellings.
     """
-    if not isinstance(label, str):
+    if not isinstance(label, str) or len(label) < LONG_ENOUGH:
         return None
-    first = "".join(label.casefold().split())
-    for other in known:
-        if isinstance(other, str) and other != label:
-            second = "".join(other.casefold().split())
-            long = min(len(first), len(second)) >= LONG_ENOUGH
-            if first == second or (long and one_error(first, second)):
-                return other
-    return None
-
-
-def one_error(first: str, second: str) -> bool:
-    """Whether two texts have the same digits and differ by at most one typing error."""
-    matched = difflib.SequenceMatcher(None, first, second, autojunk=False).get_matching_blocks()
-    unmatched = len(first) + len(second) - 2 * sum(block.size for block in matched)
-    return re.sub(r"\D", "", first) == re.sub(r"\D", "", second) and unmatched <= 2
+    digits = re.sub(r"\D", "", label)
+    others = [each for each in known if isinstance(each, str)]
+    return similar_name(label, [each for each in others if re.sub(r"\D", "", each) == digits])

@@ -26,17 +26,9 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 def _if_final_has(name: str) -> Callable[[Method], Method]:
     """Return a decorator for methods that need the same method of the final step."""
-
-    def check(pipeline: StreamPipeline) -> bool:
-        final = pipeline._final_estimator
-        if not hasattr(getattr(final, "best_estimator_", final), name):
-            raise AttributeError(
-                f"the final step is {final!r}, expected an estimator with {name}: end the pipeline "
-                "with one, such as SeqMED."
-            )
-        return True
-
-    available: Callable[[Method], Method] = metaestimators.available_if(check)
+    available: Callable[[Method], Method] = metaestimators.available_if(
+        lambda pipeline: hasattr(pipeline._final_estimator, name)
+    )
     return available
 
 
@@ -158,15 +150,10 @@ class StreamPipeline(Pipeline):
         *steps, (name, final) = self.steps
         if is_fitted(final):
             final, features = copy_to_fit(final), transformed(steps, X)
-        elif params.get("new_points", True):
+        else:
             transformers = clone(Pipeline([*steps, (name, "passthrough")]))
             features = transformers.fit_transform(X, y)
             steps, final = transformers.steps[:-1], clone(final)
-        else:
-            raise ValueError(
-                "partial_fit got new_points=False in its first call, expected rows that were "
-                "learned before: learn the rows first, with the labels available."
-            )
         final.partial_fit(features, y, **params)
         self.steps = [*steps, (name, final)]
         return self
