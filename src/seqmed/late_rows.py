@@ -56,13 +56,9 @@ def compare_labels(
 ) -> KeptLabels:
     """Return what is known of the rows of late labels.
 
-    A kept row without a label is used for one late label only.
-
-    Parameters
-    ----------
-    equal : for each label, the kept rows of equal values.
-    kept : classes of the kept rows, -1 for rows without a label.
-    codes : (m,) classes of the late labels, -1 for new classes.
+    A kept row without a label is used for one late label only. ``equal`` has the kept rows of equal
+    values for each label. ``kept`` are classes of kept rows, -1 without a label. ``codes`` (m,) are
+    the classes of the late labels, -1 for new classes.
     """
     free, same = np.zeros((2, codes.size), dtype=bool)
     other, used = np.full(codes.size, -1), set()

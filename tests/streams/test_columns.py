@@ -170,7 +170,7 @@ def test_a_table_is_typed_for_one_encoder_only(tmp_path):
     """Another encoder, or one with other parameters, converts the cells itself."""
     rows = [{"a": str(row % 7), "t": f"w{row % 3}"} for row in range(40)]
     first = TableEncoder()
-    table, _ = first.typed(rows, first.decided_kinds(rows))
+    table, _ = first._typed_rows(rows, first._decided_kinds(rows))
     assert table.schema.field("a").type == pa.float64()
     for other in (TableEncoder({"a": "categorical"}), TableEncoder(features=["t"])):
         names = other.fit(table).get_feature_names_out().tolist()

@@ -160,11 +160,6 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         model._check_parameters()
         model._check_unchanged()
         model._check_kernel("partial_fit")
-        if not isinstance(new_points, bool | np.bool_):
-            raise ValueError(
-                f"partial_fit got new_points={new_points!r}, expected True or False: pass False "
-                "for labels of rows that were learned before."
-            )
         if not new_points and getattr(model, "_state", None) is None:
             raise ValueError(
                 "partial_fit got new_points=False in its first call, expected rows that were "
@@ -228,10 +223,9 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
             first = refused[0]
             raise ValueError(
                 f"row {numbers[first]} of X was learned with the label "
-                f"{self.classes_[kept.other[first]]}, got {labels[first]} with new_points=False "
-                f"({refused.size} of {labels.size} labels differ), expected a row without a label "
-                "or the same label: retract it first, or pass another row of equal values with "
-                "new_points=True."
+                f"{self.classes_[kept.other[first]]}, got {labels[first]} with new_points=False, "
+                "expected a row without a label or the same label: retract it first, or pass "
+                "another row of equal values with new_points=True."
             )
         counts = LateLabels(*(int(each.sum()) for each in (kept.free, missing, known)))
         return batch._replace(rows=rows.take(~known)), counts
@@ -367,8 +361,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         weights = _check_sample_weight(sample_weight, labeled, ensure_non_negative=True)[labeled]
         if not labels.size:
             raise ValueError(
-                f"score got no labeled row among {labeled.size}, expected at least one: pass true "
-                "labels."
+                f"score got {labeled.size} rows without a label, expected at least one with a label."
             )
         if not weights.any():
             raise ValueError(

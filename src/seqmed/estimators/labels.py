@@ -38,19 +38,10 @@ COERCED_MISSING = {"nan", "None", "<NA>", "NaT"}
 
 
 def split_labels(labels: Any, marker: Any, *, known: Labels = NO_LABELS) -> tuple[Mask, Labels]:
-    """Separate labeled from unlabeled rows.
+    """Return the mask (n,) of labeled rows, and their labels in the dtype of their type.
 
-    Parameters
-    ----------
-    labels : (n,) labels as the user passed them.
-    marker : value that marks an unlabeled row, besides None, NaN, NaT, pandas' NA and the empty
-        string; None for no other marker. A marker that is a known class is treated as a class.
-    known : classes known so far, empty if there are none. The labels must be of their type.
-
-    Returns
-    -------
-    labeled : (n,) mask.
-    values : the labels of the labeled rows, in the dtype of their type.
+    A marker that is a known class is treated as a class; None is no marker. The labels must be of
+    the type of the known classes, if there are any.
     """
     array = as_label_array(labels)
     labeled = ~is_missing(array)
@@ -164,8 +155,6 @@ def is_label_dtype(dtype: np.dtype[Any]) -> bool:
 
 def kind_of_class(python_class: type) -> str | None:
     """Return the label type of a class of Python or numpy, None if its objects are no labels."""
-    if issubclass(python_class, np.timedelta64):  # a subclass of np.integer
-        return None
     return next((kind for kind, each in CLASSES.items() if issubclass(python_class, each)), None)
 
 
@@ -188,8 +177,7 @@ def kind_of(values: Labels) -> str:
     if len(kinds) > 1:
         raise ValueError(
             f"y mixes label types ({', '.join(sorted(NAMES[kind] for kind in kinds))}), expected "
-            "one: convert all labels to strings or all to numbers; None, NaN and the unlabeled "
-            "marker may be mixed with either."
+            "one: convert all labels to strings or all to numbers."
         )
     return kinds.pop()
 
@@ -259,8 +247,7 @@ def as_strings(values: Labels, known: Labels) -> Labels:
             text = min(strange)
             raise ValueError(
                 f"y is an array of strings that holds {text!r}, which numpy makes of a missing "
-                "value, expected None or NaN in an object array. Pass a list, a pandas Series or "
-                f"an array of dtype object, in which {text!r} is a label like any other and "
-                "missing values stay missing."
+                "value, expected None or NaN in a list, a pandas Series or an array of objects. "
+                f"There {text!r} is a label like any other."
             )
     return typed

@@ -239,32 +239,24 @@ class SeqLapMED(SeqMED):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         name, gammas = self.recursion, (self.gamma_A, self.gamma_I)
-        if name == "spectral" and self.averaging:
+        if name == "spectral" and (self.averaging or self.forgetting < 1):
             raise ValueError(
-                "recursion='spectral' got averaging=True, expected False: its pseudo-points change "
-                "with every batch, so past means cannot be kept. Use recursion='landmarks' or "
-                "'exact'."
-            )
-        if name == "spectral" and self.forgetting < 1:
-            raise ValueError(
-                f"recursion='spectral' got forgetting={self.forgetting:g}, expected 1: its running "
-                "means give every batch the same weight. Use recursion='landmarks' or 'exact'."
+                f"recursion='spectral' got averaging={self.averaging}, "
+                f"forgetting={self.forgetting:g}, expected False and 1: its pseudo-points change "
+                "with every batch, and its running means give every batch the same weight. Use "
+                "recursion='landmarks' or 'exact'."
             )
         if name != "landmarks" and self.budget is not None:
             raise ValueError(
                 f"recursion={name!r} got budget={self.budget}, expected None: a budget projects "
                 "support vectors on landmarks. Use recursion='landmarks'."
             )
-        if gammas != (None, None) and (self.beta is not None or self.C != DEFAULT_C):
+        others = self.beta is not None or self.C != DEFAULT_C
+        if gammas != (None, None) and (others or None in gammas):
             raise ValueError(
                 f"SeqLapMED got C={self.C:g}, beta={self.beta} together with "
                 f"gamma_A={self.gamma_A}, gamma_I={self.gamma_I}, expected one pair: set (C, beta) "
                 "or (gamma_A, gamma_I), and leave the other pair at its defaults."
-            )
-        if gammas != (None, None) and None in gammas:
-            raise ValueError(
-                f"SeqLapMED got gamma_A={self.gamma_A}, gamma_I={self.gamma_I}, expected both: set "
-                "the missing one, or use C and beta."
             )
 
     def _parameters(self, classes: NDArray[Any] | None) -> MarginParameters:

@@ -75,13 +75,9 @@ def validated_batch(
     alone: bool,
     new_points: bool,
 ) -> ClassifiedRows:
-    """Return a batch, checked and converted.
+    """Return a batch, checked and converted; the columns of X are stored in the model.
 
-    Parameters
-    ----------
-    model : copy of the classifier that is to learn the batch. The columns of X are stored in it.
-    X, y, classes, sample_weight, new_points : as in `partial_fit`.
-    alone : whether the batch is that of `fit`, after which no batch need follow.
+    ``alone`` is True for the batch of `fit`, after which no batch need follow.
     """
     if y is None:
         raise ValueError(
@@ -119,9 +115,8 @@ def validated_batch(
     if not labels.size and (alone or not new_points):
         call = "fit" if alone else "partial_fit(new_points=False)"
         raise ValueError(
-            f"{type(model).__name__}.{call} got no labeled row among {weights.size}, "
-            "expected at least one: add labels, or learn unlabeled batches with "
-            "partial_fit."
+            f"{type(model).__name__}.{call} got no labeled row among {weights.size}, expected at "
+            "least one: add labels, or learn unlabeled batches with partial_fit."
         )
     # class numbers
     if not declared.size:  # a marker that is a class is still a class after `retract`
@@ -204,9 +199,8 @@ def square_gram(gram: Points) -> Array:
     symmetric, difference = made_symmetric(gram)
     if difference > 0 and difference > ASYMMETRY * largest_size(gram):
         raise ValueError(
-            "kernel='precomputed' got a matrix that differs from its transpose by "
-            f"{difference:.3g}, expected a symmetric matrix: pass rows and columns in the same "
-            "order."
+            f"kernel='precomputed' got a matrix that differs from its transpose by {difference:.3g}, "
+            "expected a symmetric matrix: pass rows and columns in the same order."
         )
     return symmetric
 
@@ -291,8 +285,7 @@ def codes_to_retract(model: Any, y: ArrayLike, n_rows: int) -> Indices:
     if labeled.size != n_rows or not labeled.all():
         raise ValueError(
             f"retract got {labels.size} labels for {n_rows} rows, expected one label per row: "
-            "pass only rows whose label is to be retracted, or leave y out to retract "
-            "whatever label each row has."
+            "leave other rows out, or leave y out to retract whatever label each row has."
         )
     return find(labels, model.classes_)
 
@@ -314,8 +307,8 @@ def checked_class_weights(given: Any, classes: NDArray[Any]) -> Any:
             weights[place[0]] = weight
     if not all(isinstance(each, Real) and 0 < float(each) < np.inf for each in weights):
         raise ValueError(
-            f"class_weight got {given!r}, expected positive finite weights: correct the "
-            "weights, or remove the rows of a class to leave it out."
+            f"class_weight got {given!r}, expected positive finite weights: correct the weights, or "
+            "remove the rows of a class to leave it out."
         )
     return np.array(weights, dtype=np.float64)
 

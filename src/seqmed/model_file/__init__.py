@@ -13,20 +13,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from seqmed.estimators.base import snapshot
-from seqmed.estimators.validation import refuse_plain_pipeline
 from seqmed.model_file.annotations import check_fields
 from seqmed.model_file.container import Tensors, pack, unpack
 from seqmed.model_file.files import read_file, remove_leftovers, replace_file
 from seqmed.model_file.models import MODELS, ModelDecoder, ModelEncoder
 from seqmed.model_file.values import Decoder, Encoder, checked, tagged
 
-__all__ = [
-    "ModelFileError",
-    "load",
-    "load_with_extra",
-    "remove_leftovers",
-    "save",
-]
+__all__ = ["ModelFileError", "load", "load_with_extra", "remove_leftovers", "save"]
 
 AnyPath = str | os.PathLike[str]
 
@@ -126,7 +119,6 @@ def to_bytes(model: Any, extra: dict[str, Any] | None) -> tuple[memoryview, byte
     """Return the content of a model file, in two parts."""
     from seqmed import __version__
 
-    refuse_plain_pipeline(model, "save got")
     check_class(type(model), "save got")
     model = snapshot(model)
     if extra is not None and not (type(extra) is dict and all(type(name) is str for name in extra)):
@@ -147,7 +139,12 @@ def build(header: dict[str, Any], tensors: Tensors) -> tuple[Any, dict[str, Any]
     """Return the model in a file and the values saved with it; refuse invalid ones."""
     *_, model = ModelDecoder(header["model"], tensors).objects
     check_class(type(model), "it holds")
-    return model, decode_extra(header, tensors)
+    *nodes, last = header["extra"]
+    tag, value = tagged(last)
+    if tag != "value":
+        raise ValueError(f"{tag!r} was found, expected a value")
+    extra = Decoder(nodes, tensors).decode(value)
+    return model, None if extra is None else checked(extra, dict)
 
 
 def open_header(content: bytes) -> tuple[dict[str, Any], Tensors]:
@@ -161,16 +158,6 @@ def open_header(content: bytes) -> tuple[dict[str, Any], Tensors]:
         )
     check_fields(header, HEADER, "header", optional=["about"])
     return header, tensors
-
-
-def decode_extra(header: dict[str, Any], tensors: Tensors) -> dict[str, Any] | None:
-    """Return the values saved with a model."""
-    *nodes, last = header["extra"]
-    tag, value = tagged(last)
-    if tag != "value":
-        raise ValueError(f"{tag!r} was found, expected a value")
-    extra = Decoder(nodes, tensors).decode(value)
-    return None if extra is None else checked(extra, dict)
 
 
 def check_class(kind: type, subject: str) -> None:

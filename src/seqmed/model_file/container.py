@@ -31,10 +31,7 @@ LARGEST_HEADER = 100_000_000
 def pack(header: dict[str, Any], tensors: Tensors) -> tuple[memoryview, bytes]:
     """Return the content of a file in two parts; the second is the checksum.
 
-    Parameters
-    ----------
-    header : values for JSON, with finite numbers.
-    tensors : integers and floats of up to 64 bits, in C order.
+    Tensors are integers and floats of up to 64 bits, in C order.
     """
     import safetensors.numpy  # the first save or load imports it, not `import seqmed`
 
@@ -52,7 +49,12 @@ def pack(header: dict[str, Any], tensors: Tensors) -> tuple[memoryview, bytes]:
 
 
 def unpack(content: bytes) -> tuple[dict[str, Any], Tensors]:
-    """Return the header and the arrays of a file; ValueError if it is refused."""
+    """Return the header and the arrays of a file; ValueError if it is refused.
+
+    safetensors compares shapes with the size of the file before it allocates memory.
+    """
+    import safetensors.numpy
+
     body = memoryview(content)[:-CHECKSUM_BYTES]
     if hashlib.sha256(body).digest() != content[-CHECKSUM_BYTES:]:
         raise ValueError(damage(content))
@@ -62,7 +64,12 @@ def unpack(content: bytes) -> tuple[dict[str, Any], Tensors]:
     header = json.loads(metadata[ENTRY])
     if not isinstance(header, dict):
         raise ValueError(f"its header is a {type(header).__name__}, expected an object")
-    return header, tensors_in(content)
+    try:
+        tensors: Tensors = safetensors.numpy.load(content)
+    except (safetensors.SafetensorError, KeyError) as error:  # KeyError: an unknown dtype
+        raise ValueError(f"its tensors cannot be read ({error})") from error
+    del tensors[CHECKSUM]
+    return header, tensors
 
 
 def damage(content: bytes) -> str:
@@ -96,19 +103,4 @@ def outline(content: bytes) -> dict[str, Any]:
     }
     if not isinstance(found, dict) or found.get(CHECKSUM) != place:
         raise ValueError("its last tensor is not a checksum, expected a checksum at the end")
-    return found
-
-
-def tensors_in(content: bytes) -> Tensors:
-    """Return the arrays of a safetensors file, without the checksum.
-
-    safetensors compares shapes with the size of the file before it allocates memory.
-    """
-    import safetensors.numpy
-
-    try:
-        found: Tensors = safetensors.numpy.load(content)
-    except (safetensors.SafetensorError, KeyError) as error:  # KeyError: an unknown dtype
-        raise ValueError(f"its tensors cannot be read ({error})") from error
-    del found[CHECKSUM]
     return found

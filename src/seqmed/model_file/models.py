@@ -189,8 +189,8 @@ class ModelEncoder(Encoder):
         strange = vars(estimator).keys() - known.keys()
         if strange:
             raise ValueError(
-                f"{where} has {', '.join(sorted(strange))}, which a model file cannot hold, "
-                "expected parameters and learned attributes: remove it, and set it after loading."
+                f"{where} has {', '.join(sorted(strange))}, expected parameters and learned "
+                "attributes: remove it, and set it after loading."
             )
         return {"parameters": self.encode_named(parameters, where), "state": written}
 
@@ -252,18 +252,14 @@ class ModelDecoder(Decoder):
         check_fields(content, {"type": str, "fields": dict}, "record")
         kind = self.records.get(content["type"])
         if kind is None:
-            raise ValueError(
-                f"it holds a record {content['type']!r}, which this version does not know"
-            )
+            raise ValueError(f"it holds an unknown record {content['type']!r}")
         record = made_record(kind, self.decode_named(content["fields"]))
         return record.from_file() if hasattr(record, "from_file") else record
 
     def _build_random_state(self, content: Any) -> np.random.RandomState:
         parts = self.decode_named(content)
-        key, position = (
-            checked(parts["key"], np.ndarray),
-            in_range(parts["pos"], KEY_SIZE + 1, "a place"),
-        )
+        key = checked(parts["key"], np.ndarray)
+        position = in_range(parts["pos"], KEY_SIZE + 1, "a place")
         generator = np.random.RandomState()
         generator.set_state((GENERATOR, key, position, parts["has_gauss"], parts["gauss"]))
         return generator

@@ -134,7 +134,7 @@ class EncoderCheck:
 
         Called once, if `needed` returns None.
         """
-        self._kinds = self._encoder().decided_kinds(table)
+        self._kinds = self._encoder()._decided_kinds(table)
 
     def used(self) -> tuple[str, ...] | None:
         """Return the columns that are used; None before `decide`. Cells of others are never bad."""
@@ -149,9 +149,9 @@ class EncoderCheck:
         """
         encoder = self._encoder()
         if hasattr(encoder, "encoding_"):
-            table, bad = encoder.typed(table)
+            table, bad = encoder._typed_rows(table)
         else:
-            table, bad = encoder.typed(table, self._kinds)
+            table, bad = encoder._typed_rows(table, self._kinds)
         return table, {row: Fault(*cell) for row, cell in bad.items()}
 
 

@@ -183,7 +183,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if parameters == repr(choices):
             columns = tuple(ColumnKind(**each) for each in found)
         else:
-            columns = self.decided_kinds(table)
+            columns = self._decided_kinds(table)
         batch, bad = typed(columns, choices.missing_values, table)
         refuse_bad(bad)
         fitted = Encoding.fit(columns, batch, choices)
@@ -191,19 +191,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.encoding_ = fitted
         return self
 
-    def decided_kinds(self, X: Any) -> tuple[ColumnKind, ...]:
-        """Return the kind of every column of a first batch, which may have bad cells.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_columns)
-            See `fit`.
-
-        Returns
-        -------
-        kinds : tuple of ColumnKind
-            The kinds that `fit` would use.
-        """
+    def _decided_kinds(self, X: Any) -> tuple[ColumnKind, ...]:
+        """Return the kinds that `fit` would use, of a first batch that may have bad cells."""
         return kinds.column_kinds(as_table(X), self._choices())
 
     def _choices(self) -> Choices:
@@ -245,8 +234,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : table of shape (n_samples, n_columns)
-            Rows with the columns `needed_`, in any order; see `fit`. An array of numbers must have
-            all columns of the first batch, or the columns `needed_`, in their order.
+            Rows with the columns `needed_`, in any order; see `fit`. An array must have all columns
+            of the first batch, in their order.
 
         Returns
         -------
@@ -262,7 +251,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         numbers = self._only_numbers(X)
         if numbers is not None:
             return self.encoding_.encode_numbers(numbers)
-        table, bad = self.typed(X)
+        table, bad = self._typed_rows(X)
         refuse_bad(bad)
         return self.encoding_.encode(table)
 
@@ -276,42 +265,28 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             return None
         if fitted.needed != fitted.numbers.names or fitted.missing_values:
             return None
-        if self._column_names(X.shape[1]) != fitted.needed:
-            X = X[:, [each.kind != kinds.DROP for each in fitted.columns]]
-        numbers = np.asarray(X, dtype=np.float64)
+        self._check_width(X.shape[1])
+        used = [each.kind != kinds.DROP for each in fitted.columns]
+        numbers = np.asarray(X[:, used], dtype=np.float64)
         sizes = np.nanmax(np.abs(numbers), initial=0.0) if numbers.size else 0.0
         return numbers if sizes <= LARGEST_FEATURE else None
 
-    def _column_names(self, width: int) -> tuple[str, ...]:
-        """Return the names of the columns of an array."""
-        names, needed = tuple(self.feature_names_in_), self.needed_
-        if width not in (len(names), len(needed)):
+    def _check_width(self, width: int) -> None:
+        """Refuse an array of another number of columns than the first batch."""
+        if width != self.n_features_in_:
             raise TableError(
-                f"X has {width} features, but TableEncoder is expecting {len(names)} features as "
-                f"input, or the {len(needed)} that are used: {kinds.quoted(needed)}."
+                f"X has {width} features, but TableEncoder is expecting {self.n_features_in_} "
+                "features as input: pass all columns of the first batch."
             )
-        return names if width == len(names) else needed
 
-    def typed(
+    def _typed_rows(
         self, X: Any, columns: Sequence[ColumnKind] | None = None
     ) -> tuple[pa.Table, dict[int, BadCell]]:
         """Return the used columns with their types, and the first bad cell of each bad row.
 
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_columns)
-            See `transform`.
-        columns : sequence of ColumnKind or None, default=None
-            Kinds from `decided_kinds`, if X has rows of the first batch; `fit` does not infer the
-            kinds of this table again. None uses the kinds of the fitted encoder.
-
-        Returns
-        -------
-        table : pyarrow.Table
-            Numbers as floats, dates as timestamps, other columns unchanged. `transform` encodes it
-            as X, but faster.
-        bad : dict of int to BadCell
-            Bad cells by the index of their row. They are missing in ``table``.
+        `transform` encodes this table as X, but faster. If X has rows of the first batch,
+        ``columns`` are from `_decided_kinds`, and `fit` does not infer the kinds of this table
+        again.
         """
         if columns is not None:
             choices = self._choices()
@@ -321,7 +296,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         if is_array(X):
             X = as_array(X)
-            X = dict(zip(self._column_names(X.shape[1]), X.T, strict=True))
+            self._check_width(X.shape[1])
+            X = dict(zip(self.feature_names_in_, X.T, strict=True))
         fitted = self.encoding_
         return typed(fitted.columns, fitted.missing_values, as_table(X))
 

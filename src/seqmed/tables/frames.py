@@ -20,13 +20,7 @@ ACCEPTED = (
 
 
 def as_table(X: Any) -> pa.Table:
-    """Return rows as a table of pyarrow.
-
-    Parameters
-    ----------
-    X : a data frame of pandas or polars, a table or record batch of pyarrow, a list of
-        dictionaries, a dictionary of columns, or an (n, p) array with columns x0, x1, ...
-    """
+    """Return rows in a form of `ACCEPTED` as a table; columns of an array are x0, x1, ..."""
     if isinstance(X, pa.RecordBatch):
         X = pa.Table.from_batches([X])
     names, columns = named_columns(X)
@@ -37,10 +31,10 @@ def as_table(X: Any) -> pa.Table:
     if isinstance(X, pa.Table):
         return X
     arrays = [as_column(values) for values in columns]
-    if len({len(array) for array in arrays}) > 1:
-        sizes = {name: len(array) for name, array in zip(found, arrays, strict=True)}
-        raise TableError(f"columns have different lengths, {sizes}: expected one cell per row.")
-    return pa.Table.from_arrays(arrays, found)
+    try:
+        return pa.Table.from_arrays(arrays, found)
+    except pa.ArrowInvalid as error:
+        raise TableError(f"columns have different lengths: {error}.") from None
 
 
 def named_columns(X: Any) -> tuple[Sequence[Any], Iterable[Any]]:
@@ -106,12 +100,7 @@ def as_column(values: Any) -> Any:
     if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__len__"):
         raise TableError(f"a column is {values!r:.50}, expected a list with a cell for every row.")
     if isinstance(values, np.ndarray):
-        if values.ndim != 1 or values.dtype.kind == "c":
-            raise TableError(
-                f"a column is an array of type {values.dtype} and shape {values.shape}, expected "
-                "one cell for every row: convert it."
-            )
-        if values.dtype.kind in "biufMm" and values.dtype.isnative:
+        if values.ndim == 1 and values.dtype.kind in "biufMm" and values.dtype.isnative:
             return pa.array(values, from_pandas=True)
         values = values.tolist()
     values = [None if is_absent(value) else value for value in values]

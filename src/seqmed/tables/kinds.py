@@ -21,7 +21,7 @@ from seqmed.numeric.expectations import expect
 from seqmed.tables import cells
 from seqmed.tables.cells import BOOLEANS, Levels, TableError
 from seqmed.tables.dates import FORMATS, date_cells, date_format, other_order
-from seqmed.tables.messages import LISTED, listed, shown, similar_name
+from seqmed.tables.messages import listed, shown, similar_name
 
 NUMERIC, CATEGORICAL, TEXT, DATE, DROP = CHOICES = (
     "numeric", "categorical", "text", "date", "drop",
@@ -108,13 +108,12 @@ def column_kinds(table: pa.Table, choices: Choices) -> tuple[ColumnKind, ...]:
                 kind = ColumnKind(name, DROP, "nested")
         found.append(kind)
     if all(each.kind == DROP for each in found):
-        reasons = ", ".join(f"{each.name!r} ({each.reason})" for each in found[:LISTED])
+        reasons = listed([f"{each.name!r} ({each.reason})" for each in found])
         none = f"0 feature(s) (shape=({table.num_rows}, 0)) while a minimum of 1 is required"
         raise TableError(
             f"no column of the first batch (n_samples={table.num_rows}) can be used: "
-            f"{reasons or none}. "
-            "Choose the kind of a column: --numeric, --categorical, --text or --date at the "
-            "command line, kinds={'column': kind} in Python."
+            f"{reasons or none}. Choose the kind of a column: --numeric, --categorical, --text or "
+            "--date, or kinds={'column': kind} in Python."
         )
     return tuple(found)
 
@@ -134,13 +133,10 @@ def refuse_missing(wanted: Sequence[str], names: Sequence[str]) -> None:
     for name in wanted:
         if name not in known:
             meant = similar_name(name, names)
-            found = f"did you mean {meant!r}?" if meant else f"it has {quoted(names)}."
+            found = (
+                f"did you mean {meant!r}?" if meant else f"it has {listed(list(map(repr, names)))}."
+            )
             raise TableError(f"the table has no column {name!r}: {found}")
-
-
-def quoted(names: Sequence[str]) -> str:
-    """Return quoted names separated by commas, shortened if there are many."""
-    return listed(list(map(repr, names)))
 
 
 # -- chosen ----------------------------------------------------------------------------------------
@@ -165,14 +161,7 @@ def category(name: str, found: Levels) -> ColumnKind:
 
 
 def infer(name: str, column: Any, missing: tuple[str, ...] = ()) -> ColumnKind:
-    """Return the kind of a column of the first batch.
-
-    Parameters
-    ----------
-    name : the column.
-    column : its cells.
-    missing : further strings that mark a missing cell.
-    """
+    """Return the kind of a column of the first batch."""
     array = cells.plain(column)
     if types.is_dictionary(column.type):  # declared by the data frame
         return of_levels(name, cells.levels(array, missing), declared=True)
@@ -226,11 +215,7 @@ def of_numbers(name: str, values: Array, bad: Mapping[int, str]) -> ColumnKind:
 def of_levels(name: str, found: Levels, *, declared: bool) -> ColumnKind:
     """Return the kind of a column of levels: categories, unless they are texts or an id.
 
-    Parameters
-    ----------
-    name : the column.
-    found : its cells.
-    declared : whether they are known to be categories.
+    Levels that are declared as categories are neither.
     """
     present = int((found.codes >= 0).sum())
     if not present:

@@ -9,10 +9,9 @@ from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils import metaestimators
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _is_fitted, check_is_fitted
 
 from seqmed.estimators.base import copy_to_fit, snapshot
 from seqmed.estimators.seqgraphmed import SeqGraphMED
@@ -148,7 +147,7 @@ class StreamPipeline(Pipeline):
         """
         self._check_parameters()
         *steps, (name, final) = self.steps
-        if is_fitted(final):
+        if _is_fitted(final):
             final, features = copy_to_fit(final), transformed(steps, X)
         else:
             transformers = clone(Pipeline([*steps, (name, "passthrough")]))
@@ -215,15 +214,6 @@ class StreamPipeline(Pipeline):
     def _check_parameters(self) -> None:
         self._validate_params()
         self._validate_steps()
-
-
-def is_fitted(estimator: Any) -> bool:
-    """Whether an estimator is fitted."""
-    try:
-        check_is_fitted(estimator)
-    except NotFittedError:
-        return False
-    return True
 
 
 def is_passing(step: Any) -> bool:
