@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from seqmed.numeric.arrays import Array, Indices, Mask, Points, row_keys
+from seqmed.numeric.arrays import Indices, Mask, Points, row_keys
 
 # Differences that are attributed to rounding: relative to the value itself, and relative to the
 # largest value of the row.
@@ -91,20 +91,11 @@ def equal_rows(kept: Points, points: Points) -> list[Indices]:
     sums = kept @ weights
     order = np.argsort(sums)
     for row in missing:
-        allowed = rounding(points[row])
+        sizes = np.abs(points[row])
+        allowed = np.maximum(SAME_VALUE * sizes, SAME_SUM * sizes.max(initial=0.0))
         middle, slack = points[row] @ weights, 2.0 * (allowed @ weights)
         first, last = np.searchsorted(sums[order], [middle - slack, middle + slack])
         candidates = np.sort(order[first:last])
         close = (np.abs(kept[candidates] - points[row]) <= allowed).all(axis=1)
         found[row] = candidates[close]
     return found
-
-
-def rounding(row: Array) -> Array:
-    """Return the differences from the values of a row, (p,), that rounding may cause.
-
-    Ten digits of every value must agree. For small values, the tolerance is relative to the largest
-    value of the row.
-    """
-    sizes = np.abs(row)
-    return np.asarray(np.maximum(SAME_VALUE * sizes, SAME_SUM * sizes.max(initial=0.0)))

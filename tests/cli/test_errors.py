@@ -143,23 +143,6 @@ def test_no_rows_at_all(tmp_path):
     assert "no row to learn from" in said
 
 
-def test_a_class_that_looks_like_a_typo_is_learned_with_a_warning(folder):
-    add(folder, "1,2,3,setsoa,60")
-    result = seqmed(folder, *LEARN, 20)
-    assert result.code == 0
-    assert "warning: rows.csv, row 61: class 'setsoa' is new and similar to 'setosa'" in result.err
-    assert "4 classes" in result.out
-
-
-def test_a_typo_among_the_first_rows(tmp_path):
-    make_rows(tmp_path / "rows.csv", 60, labeled=1)
-    add(tmp_path, "1,2,3,Setosa,60")
-    result = seqmed(tmp_path, *LEARN, 100)
-    assert result.code == 0
-    assert result.err.count("warning") == 1
-    assert "row 61: class 'Setosa' is new and similar to 'setosa'" in result.err
-
-
 def test_a_label_of_another_type(tmp_path):
     (tmp_path / "rows.csv").write_text("a,kind\n1,0\n2,1\n3,0\n")
     assert seqmed(tmp_path, "learn", "model", "rows.csv", "--label", "kind").code == 0

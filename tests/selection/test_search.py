@@ -958,7 +958,7 @@ BAD_PARAMETERS = {
     "estimator": ({"estimator": StandardScaler()}, "'estimator' parameter"),
     "cannot learn on": (
         {"estimator": make_pipeline(SeqMED(random_state=0))},
-        "got a Pipeline of scikit-learn, which has no partial_fit",
+        "'estimator' parameter",
     ),
     "cannot learn in batches": ({"estimator": SVC()}, "'estimator' parameter"),
     "discount": ({"discount": 0.0}, "'discount' parameter"),

@@ -22,7 +22,6 @@ from seqmed.streams import (
 from seqmed.streams import stream as stream_module
 from seqmed.tables import TableEncoder, TableError, cells, kinds
 from seqmed.tables.cells import cell_text
-from seqmed.tables.messages import likely_typo
 from tests.support.stream_files import (
     FORMATS,
     NumberCheck,
@@ -445,27 +444,6 @@ def test_what_marks_unlabeled_rows(tmp_path):
         ]
     frame = {"x": [1.0, 2.0, 3.0], "y": [-1, 0, 1]}
     assert labels_of(write(tmp_path / "c.parquet", frame), unlabeled=-1) == [None, 0, 1]
-
-
-@pytest.mark.parametrize(
-    ("label", "known", "meant"),
-    [
-        ("versicolour", ["setosa", "versicolor"], "versicolor"),
-        ("setoas", ["setosa"], "setosa"),
-        ("setos", ["setosa"], "setosa"),
-        ("Setosa ", ["setosa"], "setosa"),
-        ("setose", ["setosa"], "setosa"),
-        ("cat", ["car"], None),
-        ("class1", ["class2"], None),
-        ("class12", ["class1"], None),
-        ("class21", ["class12"], None),
-        ("virginica", ["setosa", 3, None], None),
-        (12, [11, 13], None),
-        ("abcd", ["badc"], None),
-    ],
-)
-def test_classes_that_are_a_slip_apart(label, known, meant):
-    assert likely_typo(label, known) == meant
 
 
 # -- batches by a column --------------------------------------------------------------------------

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.exceptions import NotFittedError
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_consistent_length
 
 from seqmed.estimators.base import copy_to_fit
 from seqmed.estimators.labels import as_objects
 from seqmed.estimators.seqgraphmed import SeqGraphMED
-from seqmed.estimators.validation import MatrixLike, refuse_plain_pipeline
+from seqmed.estimators.validation import MatrixLike
 from seqmed.numeric.arrays import Array
 
 
@@ -60,7 +60,7 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "estimator": "no_validation",
+        "estimator": [HasMethods(["partial_fit", "predict"]), None],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
     }
     _points: Array
@@ -87,7 +87,6 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self : the classifier. Left as it was if a row is refused.
         """
         self._validate_params()
-        refuse_plain_pipeline(self.estimator, "MiniBatches got")
         points = check_array(X, dtype=np.float64, input_name="X")
         labels = as_objects(np.asarray(y, dtype=object))
         check_consistent_length(points, labels)

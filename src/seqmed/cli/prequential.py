@@ -12,7 +12,6 @@ import json
 import math
 import os
 import time
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -35,8 +34,6 @@ from seqmed.cli.checkpoint import (
 from seqmed.cli.options import Reading
 from seqmed.cli.terminal import CommandError, counted, naming_rows, percent, tell_skipped
 from seqmed.streams import Stream, StreamBatch
-from seqmed.streams.faults import notice
-from seqmed.tables.messages import likely_typo
 from seqmed.tables.stream_pipeline import StreamPipeline
 
 # Seconds of work for every second of saving.
@@ -154,7 +151,6 @@ class StreamLearner:
         y = np.full(batch.row.size, None) if batch.y is None else batch.y
         labeled = np.flatnonzero(batch.labeled)
         predicted = predict_labeled(self.model, batch.table, labeled)
-        self._warn_of_typos(batch, y, labeled, names)
         with naming_rows(batch, names):
             self.model.partial_fit(batch.table, y)
         scored, correct = score(predicted, y[labeled])
@@ -224,24 +220,6 @@ class StreamLearner:
         if stream.label is not None:
             kind = stream.label.type or "not known yet"
             terminal.detail(f"labels: column {stream.label.name!r}, type {kind}.")
-
-    def _warn_of_typos(
-        self, batch: StreamBatch, y: NDArray[Any], labeled: NDArray[np.intp], names: Sequence[str]
-    ) -> None:
-        """Warn of new classes that are probably misspellings of known ones."""
-        known = self.classes.tolist()
-        labels = y[labeled].tolist()
-        counts = Counter(labels)
-        for label in [each for each in counts if each not in known]:
-            commoner = [other for other in counts if counts[other] > counts[label]]
-            meant = likely_typo(label, [*known, *commoner])
-            if meant is not None:
-                place = labeled[labels.index(label)]
-                notice(
-                    f"{names[batch.file[place]]}, row {batch.row[place]}: class {label!r} is new "
-                    f"and similar to {meant!r}: if it is a typing error, correct it and start a "
-                    "new model."
-                )
 
 
 def predict_labeled(

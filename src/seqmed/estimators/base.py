@@ -361,7 +361,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         weights = _check_sample_weight(sample_weight, labeled, ensure_non_negative=True)[labeled]
         if not labels.size:
             raise ValueError(
-                f"score got {labeled.size} rows without a label, expected at least one with a label."
+                f"score got {labeled.size} rows without a label, expected true labels: pass some."
             )
         if not weights.any():
             raise ValueError(

@@ -23,13 +23,11 @@ DEFAULT_BETA = 0.01
 class SeqLapMED(SeqMED):
     """Laplacian maximum entropy discrimination, learned batch by batch from few labels.
 
-    A maximum-margin kernel classifier with a Gaussian posterior over decision functions. The
-    posterior after one batch is the prior of the next. A graph of nearest neighbours over all rows
-    of a batch, labeled or not, favours functions with similar scores at neighbouring rows.
-    Unlabeled rows change the covariance of the posterior, labels change its mean.
+    `SeqMED` with a graph. The graph of nearest neighbours over all rows of a batch, labeled or not,
+    favours functions with similar scores at neighbouring rows. Unlabeled rows change the covariance
+    of the posterior, labels change its mean.
 
     A row is unlabeled if its label equals ``unlabeled``, or is NaN, None, NaT or an empty string.
-    In arrays of strings, a numeric marker is compared as a string.
 
     The parameters under "Other Parameters" are for comparison with the paper.
 

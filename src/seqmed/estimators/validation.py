@@ -11,7 +11,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, validate_data
 
@@ -199,8 +198,8 @@ def square_gram(gram: Points) -> Array:
     symmetric, difference = made_symmetric(gram)
     if difference > 0 and difference > ASYMMETRY * largest_size(gram):
         raise ValueError(
-            f"kernel='precomputed' got a matrix that differs from its transpose by {difference:.3g}, "
-            "expected a symmetric matrix: pass rows and columns in the same order."
+            f"kernel='precomputed' got a matrix that differs from its transpose by {difference:.3g}"
+            ", expected a symmetric matrix: pass rows and columns in the same order."
         )
     return symmetric
 
@@ -307,23 +306,7 @@ def checked_class_weights(given: Any, classes: NDArray[Any]) -> Any:
             weights[place[0]] = weight
     if not all(isinstance(each, Real) and 0 < float(each) < np.inf for each in weights):
         raise ValueError(
-            f"class_weight got {given!r}, expected positive finite weights: correct the weights, or "
+            f"class_weight got {given!r}, expected positive finite weights: correct them, or "
             "remove the rows of a class to leave it out."
         )
     return np.array(weights, dtype=np.float64)
-
-
-# -- models ----------------------------------------------------------------------------------------
-
-
-def refuse_plain_pipeline(model: Any, subject: str) -> None:
-    """Refuse a Pipeline of scikit-learn, which cannot learn a stream.
-
-    ``subject`` is the beginning of the message, such as "query got".
-    """
-    if isinstance(model, Pipeline) and not hasattr(type(model), "partial_fit"):
-        raise TypeError(
-            f"{subject} a {type(model).__name__} of scikit-learn, which has no partial_fit, "
-            "expected a model that learns in batches: make a seqmed.StreamPipeline of the same "
-            "steps, or use seqmed.make_stream_pipeline."
-        )

@@ -57,7 +57,16 @@ def unpack(content: bytes) -> tuple[dict[str, Any], Tensors]:
 
     body = memoryview(content)[:-CHECKSUM_BYTES]
     if hashlib.sha256(body).digest() != content[-CHECKSUM_BYTES:]:
-        raise ValueError(damage(content))
+        begun = content[LENGTH_BYTES : LENGTH_BYTES + len(SIGNATURE)]
+        if not begun or not SIGNATURE.startswith(begun):
+            raise ValueError(
+                "it is not a seqmed model file, expected one that seqmed.save or seqmed learn has "
+                "written: check the path"
+            )
+        raise ValueError(
+            "its checksum does not match its content, expected a model file as it was saved: use "
+            "an unaltered and complete copy"
+        )
     metadata = outline(content).get("__metadata__")
     if not isinstance(metadata, dict) or set(metadata) != {ENTRY}:
         raise ValueError(f"it has no header, expected the entry {ENTRY!r} alone in its metadata")
@@ -70,20 +79,6 @@ def unpack(content: bytes) -> tuple[dict[str, Any], Tensors]:
         raise ValueError(f"its tensors cannot be read ({error})") from error
     del tensors[CHECKSUM]
     return header, tensors
-
-
-def damage(content: bytes) -> str:
-    """Return the reason for a wrong checksum."""
-    begun = content[LENGTH_BYTES : LENGTH_BYTES + len(SIGNATURE)]
-    if not begun or not SIGNATURE.startswith(begun):
-        return (
-            "it is not a seqmed model file, expected one that seqmed.save or seqmed learn has "
-            "written: check the path"
-        )
-    return (
-        "its checksum does not match its content, expected a model file as it was saved: use an "
-        "unaltered and complete copy"
-    )
 
 
 def outline(content: bytes) -> dict[str, Any]:

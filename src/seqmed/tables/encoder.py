@@ -206,10 +206,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                     f"{', '.join(kinds.CHOICES)}, or a date with its format, such as "
                     "'date:%d/%m/%Y': correct it."
                 )
-        lists = {"features": self.features, "missing_values": self.missing_values}
-        for name, value in lists.items():
-            if value is not None and not all(isinstance(each, str) for each in value):
-                raise ValueError(f"{name}={value!r}, expected a list of strings: correct it.")
         features = None if self.features is None else tuple(map(str, self.features))
         if self.label is not None and self.label in (*chosen, *(features or ())):
             raise ValueError(

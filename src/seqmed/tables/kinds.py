@@ -133,9 +133,8 @@ def refuse_missing(wanted: Sequence[str], names: Sequence[str]) -> None:
     for name in wanted:
         if name not in known:
             meant = similar_name(name, names)
-            found = (
-                f"did you mean {meant!r}?" if meant else f"it has {listed(list(map(repr, names)))}."
-            )
+            others = listed(list(map(repr, names)))
+            found = f"did you mean {meant!r}?" if meant else f"it has {others}."
             raise TableError(f"the table has no column {name!r}: {found}")
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 # Characters shown of a value, and names in a list.
 SHOWN, LISTED = 40, 10
 # Smallest similarity of two column names of which one is probably a misspelling of the other.
 SIMILAR = 0.8
-# Smallest length of class names that are compared for typing errors.
-LONG_ENOUGH = 4
 
 
 def shown(value: Any) -> str:
@@ -34,15 +31,3 @@ def similar_name(name: str, names: Sequence[str]) -> str | None:
     folded = {each.casefold(): each for each in names}
     close = difflib.get_close_matches(name.casefold(), folded, 1, SIMILAR)
     return folded[close[0]] if close else None
-
-
-def likely_typo(label: Any, known: Iterable[Any]) -> str | None:
-    """Return the known class that a new label probably misspells, None if there is none.
-
-    Numbers, and names that are short or have different digits, are never misspellings.
-    """
-    if not isinstance(label, str) or len(label) < LONG_ENOUGH:
-        return None
-    digits = re.sub(r"\D", "", label)
-    others = [each for each in known if isinstance(each, str)]
-    return similar_name(label, [each for each in others if re.sub(r"\D", "", each) == digits])

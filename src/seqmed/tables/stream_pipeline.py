@@ -216,15 +216,10 @@ class StreamPipeline(Pipeline):
         self._validate_steps()
 
 
-def is_passing(step: Any) -> bool:
-    """Whether a step of a pipeline is "passthrough" or None."""
-    return step is None or (isinstance(step, str) and step == "passthrough")
-
-
 def transformed(steps: Steps, X: Any) -> Any:
     """Return rows transformed by fitted transformers."""
     for _, step in steps:
-        X = X if is_passing(step) else step.transform(X)
+        X = X if step is None or step == "passthrough" else step.transform(X)
     return X
 
 
