@@ -200,7 +200,13 @@ def typed_labels(values: Labels, known: Labels) -> Labels:
     if "f" in (kind, wanted):
         values = as_floats(values, kind)
     if wanted == "i":
-        return as_integers(values)
+        smallest, largest = int(values.min()), int(values.max())
+        if smallest < -(2**63) or largest >= 2**63:
+            raise ValueError(
+                f"y holds integers from {smallest} to {largest}, expected integers within int64: "
+                "convert them to strings."
+            )
+        return values.astype(np.int64)
     if wanted == "U":
         return as_strings(values, known)
     return values.astype(bool) if wanted == "b" else values
@@ -222,17 +228,6 @@ def as_floats(values: Labels, kind: str) -> Labels:
             "use a regressor."
         )
     return typed
-
-
-def as_integers(values: Labels) -> Labels:
-    """Return integers as int64; refuse those that are too large."""
-    smallest, largest = int(values.min()), int(values.max())
-    if smallest >= -(2**63) and largest < 2**63:
-        return values.astype(np.int64)
-    raise ValueError(
-        f"y holds integers from {smallest} to {largest}, expected integers within int64: convert "
-        "them to strings."
-    )
 
 
 def as_strings(values: Labels, known: Labels) -> Labels:

@@ -147,7 +147,8 @@ def checked_rows(estimator: BaseEstimator, X: MatrixLike, *, reset: bool) -> Poi
             reason = str(error).splitlines()[0][:LONGEST_REASON]
             if get_tags(estimator).input_tags.pairwise or not NOT_NUMBERS.search(reason):
                 raise
-            raise ValueError(
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(
                 f"{reason.rstrip('.')}, expected finite numbers: use "
                 f"seqmed.make_stream_pipeline({type(estimator).__name__}(...)), which learns from "
                 "tables with text, categories, dates and missing values, or encode and fill these "

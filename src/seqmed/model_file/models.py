@@ -252,7 +252,8 @@ class ModelDecoder(Decoder):
         check_fields(content, {"type": str, "fields": dict}, "record")
         kind = self.records.get(content["type"])
         if kind is None:
-            raise ValueError(f"it holds an unknown record {content['type']!r}")
+            kind = content["type"]
+            raise ValueError(f"it holds a record {kind!r}, which this version does not know")
         record = made_record(kind, self.decode_named(content["fields"]))
         return record.from_file() if hasattr(record, "from_file") else record
 

@@ -230,8 +230,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : table of shape (n_samples, n_columns)
-            Rows with the columns `needed_`, in any order; see `fit`. An array must have all columns
-            of the first batch, in their order.
+            Rows with the columns `needed_`, in any order; see `fit`. An array of numbers must have
+            all columns of the first batch, or the columns `needed_`, in their order.
 
         Returns
         -------
@@ -261,19 +261,21 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             return None
         if fitted.needed != fitted.numbers.names or fitted.missing_values:
             return None
-        self._check_width(X.shape[1])
-        used = [each.kind != kinds.DROP for each in fitted.columns]
-        numbers = np.asarray(X[:, used], dtype=np.float64)
+        if self._column_names(X.shape[1]) != fitted.needed:
+            X = X[:, [each.kind != kinds.DROP for each in fitted.columns]]
+        numbers = np.asarray(X, dtype=np.float64)
         sizes = np.nanmax(np.abs(numbers), initial=0.0) if numbers.size else 0.0
         return numbers if sizes <= LARGEST_FEATURE else None
 
-    def _check_width(self, width: int) -> None:
-        """Refuse an array of another number of columns than the first batch."""
-        if width != self.n_features_in_:
+    def _column_names(self, width: int) -> tuple[str, ...]:
+        """Return the names of the columns of an array."""
+        names, needed = tuple(self.feature_names_in_), self.needed_
+        if width not in (len(names), len(needed)):
             raise TableError(
-                f"X has {width} features, but TableEncoder is expecting {self.n_features_in_} "
-                "features as input: pass all columns of the first batch."
+                f"X has {width} features, but TableEncoder is expecting {len(names)} features as "
+                f"input, or the {len(needed)} that are used: {listed(list(map(repr, needed)))}."
             )
+        return names if width == len(names) else needed
 
     def _typed_rows(
         self, X: Any, columns: Sequence[ColumnKind] | None = None
@@ -292,8 +294,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         if is_array(X):
             X = as_array(X)
-            self._check_width(X.shape[1])
-            X = dict(zip(self.feature_names_in_, X.T, strict=True))
+            X = dict(zip(self._column_names(X.shape[1]), X.T, strict=True))
         fitted = self.encoding_
         return typed(fitted.columns, fitted.missing_values, as_table(X))
 
