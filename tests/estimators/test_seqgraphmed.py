@@ -577,7 +577,6 @@ def test_bad_input_leaves_the_model_unchanged(kind):
         ),
         "minimum of 1": lambda: model.partial_fit(X[:0], labels[:0]),
         "y to be passed": lambda: model.partial_fit(X, None),
-        "expected True or False": lambda: model.partial_fit(X, labels, new_points="no"),
         "1D array|bad input shape|should be a 1d": lambda: model.partial_fit(X, X),
         "Unknown label type|continuous": lambda: model.partial_fit(X, X[:, 0]),
         "no labeled row": lambda: model.fit(X, np.full(240, -1)),

@@ -361,7 +361,8 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         weights = _check_sample_weight(sample_weight, labeled, ensure_non_negative=True)[labeled]
         if not labels.size:
             raise ValueError(
-                f"score got {labeled.size} rows without a label, expected true labels: pass some."
+                f"score got no labeled row among {labeled.size}, expected at least one: pass true "
+                "labels."
             )
         if not weights.any():
             raise ValueError(

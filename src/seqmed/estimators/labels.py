@@ -155,6 +155,8 @@ def is_label_dtype(dtype: np.dtype[Any]) -> bool:
 
 def kind_of_class(python_class: type) -> str | None:
     """Return the label type of a class of Python or numpy, None if its objects are no labels."""
+    if issubclass(python_class, np.timedelta64):  # a subclass of np.integer
+        return None
     return next((kind for kind, each in CLASSES.items() if issubclass(python_class, each)), None)
 
 
@@ -242,7 +244,7 @@ def as_strings(values: Labels, known: Labels) -> Labels:
             text = min(strange)
             raise ValueError(
                 f"y is an array of strings that holds {text!r}, which numpy makes of a missing "
-                "value, expected None or NaN in a list, a pandas Series or an array of objects. "
-                f"There {text!r} is a label like any other."
+                "value, expected None or NaN in a list, a pandas Series or an array of dtype "
+                f"object. There {text!r} is a label like any other."
             )
     return typed

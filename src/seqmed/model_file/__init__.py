@@ -34,13 +34,7 @@ LONGEST_REASON = 500
 # What is refused with a reason: errors on values that a model cannot have.
 REFUSALS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 # The parts of the header, with their types. Earlier versions wrote a summary, which is not read.
-HEADER: dict[str, Any] = {
-    "format": int,
-    "library": str,
-    "about": dict,
-    "model": list,
-    "extra": list,
-}
+HEADER = {"format": int, "library": str, "about": dict, "model": list, "extra": list}
 
 
 class ModelFileError(ValueError):

@@ -250,11 +250,10 @@ class ModelDecoder(Decoder):
 
     def _build_record(self, content: Any) -> Any:
         check_fields(content, {"type": str, "fields": dict}, "record")
-        kind = self.records.get(content["type"])
-        if kind is None:
-            kind = content["type"]
-            raise ValueError(f"it holds a record {kind!r}, which this version does not know")
-        record = made_record(kind, self.decode_named(content["fields"]))
+        name = content["type"]
+        if name not in self.records:
+            raise ValueError(f"it holds a record {name!r}, which this version does not know")
+        record = made_record(self.records[name], self.decode_named(content["fields"]))
         return record.from_file() if hasattr(record, "from_file") else record
 
     def _build_random_state(self, content: Any) -> np.random.RandomState:
