@@ -390,7 +390,6 @@ class Sequence:
         }
         if hasattr(self.model, "n_features_in_"):
             cases["one column more"] = (np.column_stack([dense, dense]), y, {})
-            cases["known rows"] = (X, y, {"new_points": "no"})
             if len(getattr(self.model, "classes_", ())):
                 other = "strings" if self.table.kind != "strings" else "integers"
                 cases["another type"] = (X, CLASSES[other][np.zeros(n, int)], {})
