@@ -15,11 +15,21 @@ from typing import Any
 
 import numpy as np
 import sklearn
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import seqmed
 
+# Categories of a column that have a one-hot column of their own.
+MOST_CATEGORIES = 100
 # For `paper`, whose data some programs use.
 sys.path.append(str(Path(__file__).parents[1]))
+
+
+class MissingDataError(SystemExit):
+    """Data were not found. A program ends with the message, or goes on without the data."""
 
 
 def parse(doc: str) -> argparse.Namespace:
@@ -35,10 +45,12 @@ def data_file(name: str) -> Path:
     """Return a file of the folder that SEQMED_DATA names; end with a message if there is none."""
     folder = os.environ.get("SEQMED_DATA")
     if folder is None:
-        raise SystemExit(f"{name} is needed: set SEQMED_DATA to the folder that holds it.")
+        raise MissingDataError(f"{name} is needed: set SEQMED_DATA to the folder that holds it.")
     path = Path(folder) / name
     if not path.is_file():
-        raise SystemExit(f"{path} does not exist: set SEQMED_DATA to the folder that holds {name}.")
+        raise MissingDataError(
+            f"{path} does not exist: set SEQMED_DATA to the folder that holds {name}."
+        )
     return path
 
 
@@ -113,3 +125,23 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} cannot be written as JSON.")
+
+
+def make_encoder(frame: Any, ids: tuple[str, ...] = ()) -> Any:
+    """Return an encoder of a table for other classifiers, not yet fitted.
+
+    Numbers are imputed with medians and standardised, categories are one-hot (missing is one of
+    them; the 100 most frequent of a column), ids are left out.
+    """
+    import pandas as pd
+
+    kept = [name for name in frame if name not in ids]
+    numbers = [name for name in kept if pd.api.types.is_numeric_dtype(frame[name])]
+    numeric = make_pipeline(
+        SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler()
+    )
+    one_hot = OneHotEncoder(
+        sparse_output=False, handle_unknown="infrequent_if_exist", max_categories=MOST_CATEGORIES
+    )
+    others = [name for name in kept if name not in numbers]
+    return make_column_transformer((numeric, numbers), (one_hot, others))

@@ -1,8 +1,14 @@
 """SeqGraphMED beside what is otherwise used for streams with few labels.
 
-Four tasks: USPS (ten digits, batches of 200, test rows), ISOLET (26 letters, batches of five
+Seven tasks: USPS (ten digits, batches of 200, test rows), ISOLET (26 letters, batches of five
 speakers, test speakers), SMS spam (words hashed to 2^14 columns, rows of length 1, batches of 200,
-a fifth of the messages held out), and scikit-learn's digits (batches of 100, 397 rows held out).
+a fifth of the messages held out), scikit-learn's digits (batches of 100, 397 rows held out), and
+the mixed tables Adult, bank marketing and Telco churn (at most 12,000 rows in a random order, a
+fifth of them but at most 2000 held out, batches of 200). SeqGraphMED and SeqMED learn the mixed
+tables raw, with their ids, through `make_stream_pipeline`. The other methods get one-hot categories
+and imputed, standardised numbers without ids; this encoder is fitted to all rows of the stream. A
+task whose data are not found is left out.
+
 Labels of 1, 2, 5 or 10 % of the training rows are shown, drawn at random; five draws, the same for
 all methods. Reported are the accuracy on the test rows after the last batch, and processor seconds
 on one thread.
@@ -25,10 +31,13 @@ and multiplied by six:
 
 - SVC: C = 10, on the labels so far;
 - LabelSpreading: 10 nearest neighbours, on all rows so far;
-- SelfTrainingClassifier: of a logistic regression on standardised features, on all rows so far.
+- SelfTrainingClassifier: of a logistic regression on standardised features, on all rows so far;
+- LogisticRegression(max_iter=1000) on standardised features (not the words), ExtraTrees(100) and
+  RandomForest(100), on the labels so far.
 
 Nothing is tuned: all parameters are defaults or as said above.
 
+    pip install '.[bench]'
     SEQMED_DATA=FOLDER python benchmarks/comparison.py [--quick] [--only TASK] [--methods NAME ...]
         [--out FILE.json]
 
@@ -41,21 +50,30 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import importlib.util
 import json
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import mixed_tables
 import numpy as np
-import river
 import scipy.sparse as sp
-from common import data_file, mean_and_error, print_table, write_json
-from river import compose, linear_model, neighbors, preprocessing, tree
+from common import (
+    MissingDataError,
+    data_file,
+    make_encoder,
+    mean_and_error,
+    print_table,
+    write_json,
+)
 from sklearn.datasets import load_digits
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import LogisticRegression, SGDClassifier
@@ -66,7 +84,7 @@ from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 from unlabeled import Rows, load_isolet, load_usps, percent_right
 
-from seqmed import SeqGraphMED, SeqMED
+from seqmed import SeqGraphMED, SeqMED, make_stream_pipeline
 
 FRACTIONS, N_MASKS = (0.01, 0.02, 0.05, 0.1), 5
 QUICK_FRACTIONS, QUICK_MASKS = (0.01, 0.1), 1
@@ -76,17 +94,28 @@ TIMED_FRACTION, TIMED_MASK, TIMED_EVERY = 0.05, 0, 6
 UNLABELED = -1
 TEXT_COLUMNS, TEXT_BATCH = 2**14, 200
 DIGITS_BATCH, DIGITS_TEST = 100, 397
+TABLE_BATCH, TABLE_ROWS, TABLE_TEST = 200, 12_000, 2000
 SEED = 0
 LEFT_OUT = {("isolet-26", "river HoeffdingTree")}
+INSTALL = "pip install '.[bench]'"
 
 
 # -- data ------------------------------------------------------------------------------------------
 
 
+class Task(NamedTuple):
+    """The rows of a task; those of a mixed table as numbers, and as raw data frames."""
+
+    rows: Rows
+    raw: Rows | None = None
+
+
 @cache
-def load(task: str, quick: bool) -> Rows:
+def load(task: str, quick: bool) -> Task:
     """Return the rows of a task."""
-    return TASKS[task](quick)
+    if task in mixed_tables.TABLES:
+        return mixed_table(task, quick)
+    return Task(TASKS[task](quick))
 
 
 def usps(quick: bool) -> Rows:
@@ -124,9 +153,28 @@ def held_out(X: Any, y: Any, n_test: int, batch: int, quick: bool) -> Rows:
     return Rows(X[learned], y[learned], bounds, X[tested], y[tested])
 
 
+def mixed_table(name: str, quick: bool) -> Task:
+    """Return a mixed table in a random order, the last rows held out."""
+    if importlib.util.find_spec("pandas") is None:
+        raise MissingDataError(f"pandas is needed: {INSTALL}.")
+    frame, y = mixed_tables.load(name)
+    order = np.random.default_rng(SEED).permutation(len(y))[:TABLE_ROWS]
+    n = order.size - min(TABLE_TEST, order.size // 5)
+    learned, tested = order[: QUICK_ROWS if quick else n], order[n:]
+    bounds = (*range(0, learned.size, TABLE_BATCH), learned.size)
+    X, X_test = frame.iloc[learned], frame.iloc[tested]
+    encoder = make_encoder(frame, mixed_tables.TABLES[name].ids).fit(X)
+    numbers = encoder.transform(X), encoder.transform(X_test)
+    return Task(
+        rows=Rows(numbers[0], y[learned], bounds, numbers[1], y[tested]),
+        raw=Rows(X, y[learned], bounds, X_test, y[tested]),
+    )
+
+
 TASKS: dict[str, Callable[[bool], Rows]] = {
     "usps": usps, "isolet-26": isolet, "sms_spam": sms_spam, "digits": digits,
 }  # fmt: skip
+ALL_TASKS = (*TASKS, *mixed_tables.TABLES)
 
 
 def shown(n: int, fraction: float, mask: int) -> Any:
@@ -190,6 +238,8 @@ class RiverStream:
     def partial_fit(self, X: Any, y: Any, classes: Any) -> None:
         """Learn the labeled rows of a batch."""
         if self.scaled and self.classes is None and not sp.issparse(X):
+            from river import compose, preprocessing
+
             self.model = compose.Pipeline(preprocessing.StandardScaler(), self.model)
         self.classes = classes
         labeled = y != UNLABELED
@@ -204,6 +254,8 @@ class RiverStream:
 
 def river_neighbours() -> RiverStream:
     """Return river's nearest neighbours, with its default number and window of rows."""
+    from river import neighbors
+
     engine = neighbors.LazySearch(window_size=1000, dist_func=distance)
     model = neighbors.KNNClassifier(n_neighbors=5, engine=engine)
     return RiverStream(model, as_arrays, scaled=False)
@@ -211,18 +263,29 @@ def river_neighbours() -> RiverStream:
 
 def river_softmax() -> RiverStream:
     """Return river's softmax regression."""
+    from river import linear_model
+
     return RiverStream(linear_model.SoftmaxRegression(), as_features, scaled=True)
 
 
 def river_tree() -> RiverStream:
     """Return river's Hoeffding tree."""
+    from river import tree
+
     return RiverStream(tree.HoeffdingTreeClassifier(), as_features, scaled=True)
+
+
+def fitted(model: Any, X: Any, y: Any) -> Any:
+    """Fit a classifier on the labeled rows; a constant one where they are of one class."""
+    labeled = y != UNLABELED
+    if np.unique(y[labeled]).size == 1:
+        model = DummyClassifier()
+    return model.fit(X[labeled], y[labeled])
 
 
 def svc(X: Any, y: Any) -> Any:
     """Fit an SVC on the labeled rows."""
-    labeled = y != UNLABELED
-    return SVC(C=10.0).fit(X[labeled], y[labeled])
+    return fitted(SVC(C=10.0), X, y)
 
 
 def label_spreading(X: Any, y: Any) -> Any:
@@ -233,8 +296,29 @@ def label_spreading(X: Any, y: Any) -> Any:
 def self_training(X: Any, y: Any) -> Any:
     """Fit a self-training logistic regression on all rows."""
     base = LogisticRegression(max_iter=200)
-    scaler = StandardScaler(with_mean=False, with_std=False) if sp.issparse(X) else StandardScaler()
-    return make_pipeline(scaler, SelfTrainingClassifier(base)).fit(X, y)
+    if np.unique(y[y != UNLABELED]).size == 1:
+        return fitted(base, X, y)
+    return make_pipeline(scaler_of(X), SelfTrainingClassifier(base)).fit(X, y)
+
+
+def scaler_of(X: Any) -> StandardScaler:
+    """Return a scaler, which leaves sparse rows as they are."""
+    return StandardScaler(with_mean=False, with_std=False) if sp.issparse(X) else StandardScaler()
+
+
+def logistic_regression(X: Any, y: Any) -> Any:
+    """Fit a logistic regression on the labeled rows."""
+    return fitted(make_pipeline(scaler_of(X), LogisticRegression(max_iter=1000)), X, y)
+
+
+def extra_trees(X: Any, y: Any) -> Any:
+    """Fit extra trees on the labeled rows."""
+    return fitted(ExtraTreesClassifier(100, random_state=SEED), X, y)
+
+
+def random_forest(X: Any, y: Any) -> Any:
+    """Fit a random forest on the labeled rows."""
+    return fitted(RandomForestClassifier(100, random_state=SEED), X, y)
 
 
 STREAMS: dict[str, Callable[[], Any]] = {
@@ -246,10 +330,18 @@ STREAMS: dict[str, Callable[[], Any]] = {
     "river SoftmaxRegression": river_softmax,
     "river HoeffdingTree": river_tree,
 }
+# The methods that learn mixed tables raw.
+PIPELINES: dict[str, Callable[[], Any]] = {
+    "SeqGraphMED": lambda: make_stream_pipeline(random_state=SEED),
+    "SeqMED": lambda: make_stream_pipeline(SeqMED(kernel="auto", random_state=SEED)),
+}
 REFITTED: dict[str, Callable[[Any, Any], Any]] = {
     "SVC": svc,
     "LabelSpreading": label_spreading,
     "SelfTraining": self_training,
+    "LogisticRegression": logistic_regression,
+    "ExtraTrees": extra_trees,
+    "RandomForest": random_forest,
 }
 
 
@@ -264,13 +356,15 @@ class Run(NamedTuple):
     predicting: float
 
 
-def run(name: str, rows: Rows, labels: Any) -> Run:
+def run(name: str, task: Task, labels: Any) -> Run:
     """Learn a stream, or fit once after its last batch, and predict the test rows."""
+    raw = task.raw is not None and name in PIPELINES
+    rows = task.raw if raw else task.rows
     begin = time.process_time()
     if name in REFITTED:
         model = REFITTED[name](rows.X, labels)
     else:
-        model, classes = STREAMS[name](), np.unique(rows.y)
+        model, classes = (PIPELINES if raw else STREAMS)[name](), np.unique(rows.y)
         for start, end in pairwise(rows.bounds):
             y = labels[start:end]
             if name == "SeqMED":  # has no marker of its own: None is a missing label
@@ -308,6 +402,35 @@ def prepare() -> None:
                 model.partial_fit(points[start : start + 40], np.array(y[start : start + 40]))
 
 
+def river_version() -> str | None:
+    """Return the version of river; None if it is not installed."""
+    if importlib.util.find_spec("river") is None:
+        return None
+    import river
+
+    return str(river.__version__)
+
+
+def found_tasks(tasks: Sequence[str], quick: bool) -> list[str]:
+    """Return the tasks whose data are found, and print the others."""
+    found = []
+    for task in tasks:
+        try:
+            load(task, quick)
+            found.append(task)
+        except MissingDataError as error:
+            print(f"{task} is left out: {error}", flush=True)
+    return found
+
+
+def found_methods(names: Sequence[str]) -> list[str]:
+    """Return the methods whose packages are installed, and print whether river's are left out."""
+    if river_version() is not None:
+        return list(names)
+    print(f"Methods of river are left out: {INSTALL}.", flush=True)
+    return [name for name in names if not name.startswith("river")]
+
+
 def summary(cells: dict[str, Any]) -> None:
     """Print mean accuracies and seconds, a table for every task."""
     for task, by_fraction in cells.items():
@@ -330,9 +453,13 @@ def summary(cells: dict[str, Any]) -> None:
 
 def main() -> None:
     """Run what is asked for, and print and write everything there is."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0],
+        epilog=f"Methods of river and the mixed tables need further packages: {INSTALL}. "
+        "SEQMED_DATA names the folder of the data. What is not found is left out.",
+    )
     parser.add_argument("--quick", action="store_true", help="fewer rows, one draw, two fractions")
-    parser.add_argument("--only", choices=list(TASKS), help="one task")
+    parser.add_argument("--only", choices=ALL_TASKS, help="one task")
     parser.add_argument("--methods", nargs="+", choices=[*STREAMS, *REFITTED], metavar="NAME")
     parser.add_argument("--out", help="write the results there as JSON")
     options = parser.parse_args()
@@ -342,31 +469,31 @@ def main() -> None:
     if options.out and Path(options.out).exists():
         cells = json.loads(Path(options.out).read_text())["cells"]
 
+    tasks = found_tasks([options.only] if options.only else ALL_TASKS, options.quick)
+    names = found_methods(options.methods or [*STREAMS, *REFITTED])
     prepare()
     with threadpool_limits(1):
-        for task in [options.only] if options.only else list(TASKS):
-            rows = load(task, options.quick)
-            for fraction in fractions:
-                cell = cells.setdefault(task, {}).setdefault(str(fraction), {})
-                for name in options.methods or [*STREAMS, *REFITTED]:
-                    if (task, name) in LEFT_OUT:
-                        continue
-                    found = cell.setdefault(
-                        name, {"accuracies": {}, "learning_seconds": {}, "predicting_seconds": {}}
-                    )
-                    for mask in range(n_masks):
-                        labels = np.where(shown(len(rows.y), fraction, mask), rows.y, UNLABELED)
-                        result = run(name, rows, labels)
-                        found["accuracies"][str(mask)] = result.accuracy
-                        found["learning_seconds"][str(mask)] = result.learning
-                        found["predicting_seconds"][str(mask)] = result.predicting
-                        timed = fraction == TIMED_FRACTION and mask == TIMED_MASK
-                        if name in REFITTED and timed:
-                            found["every_batch_seconds"] = every_batch_seconds(name, rows, labels)
-                        results = {"quick": options.quick, "river": river.__version__}
-                        write_json(options.out, {**results, "cells": cells})
-                    mean = np.mean(list(found["accuracies"].values()))
-                    print(f"{task}, {fraction:.0%}, {name}: {mean:.1f}", flush=True)
+        for task, fraction, name in product(tasks, fractions, names):
+            if (task, name) in LEFT_OUT:
+                continue
+            chosen = load(task, options.quick)
+            cell = cells.setdefault(task, {}).setdefault(str(fraction), {})
+            found = cell.setdefault(
+                name, {"accuracies": {}, "learning_seconds": {}, "predicting_seconds": {}}
+            )
+            for mask in range(n_masks):
+                given = shown(len(chosen.rows.y), fraction, mask)
+                labels = np.where(given, chosen.rows.y, UNLABELED)
+                result = run(name, chosen, labels)
+                found["accuracies"][str(mask)] = result.accuracy
+                found["learning_seconds"][str(mask)] = result.learning
+                found["predicting_seconds"][str(mask)] = result.predicting
+                if name in REFITTED and (fraction, mask) == (TIMED_FRACTION, TIMED_MASK):
+                    found["every_batch_seconds"] = every_batch_seconds(name, chosen.rows, labels)
+                results = {"quick": options.quick, "river": river_version()}
+                write_json(options.out, {**results, "cells": cells})
+            mean = np.mean(list(found["accuracies"].values()))
+            print(f"{task}, {fraction:.0%}, {name}: {mean:.1f}", flush=True)
     summary(cells)
 
 

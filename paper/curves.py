@@ -167,7 +167,7 @@ def penalty_matrix(
 ) -> Any:
     """Return ``strength * L`` of one graph over all rows, sparse."""
     neighbours = find_neighbours(kernel, X, graph_parameters.n_neighbors)
-    if graph_parameters.lacks_width:
+    if graph_parameters.weights == "heat" and graph_parameters.heat_width is None:
         graph_parameters = replace(graph_parameters, heat_width=measure_heat_width(neighbours))
     return strength * smoothness(neighbours, graph_parameters, strength).laplacian
 

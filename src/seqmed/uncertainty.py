@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError
+from scipy.linalg import LinAlgError, solve_triangular
 
 from seqmed.classes import ClassCounts
 from seqmed.graph.propagation import GraphState
@@ -22,12 +22,14 @@ from seqmed.numeric.arrays import (
     stack,
     take_rows,
 )
-from seqmed.numeric.factors import cholesky, solve_lower
+from seqmed.numeric.factors import cholesky
 
 # Noise variance that is added because of rounding, as a fraction of the largest variance.
 JITTER = 1e-10
 # Largest number of labeled rows that the covariance of a graph is conditioned on.
 CONDITIONED = 2000
+# Number of kernel values, besides those of labeled rows, that a covariance takes at once.
+EXPANDED = 500
 # Noise variance of a label in a graph: 1 / C for the default C of SeqMED.
 GRAPH_NOISE = 0.1
 
@@ -38,8 +40,6 @@ class HeatCovariance:
 
     kernel: Kernel
     gamma: float
-
-    width = 1
 
     def __call__(self, left: Points, right: Points) -> Array:
         """Return the (n, m) covariances of two sets of rows."""
@@ -139,7 +139,7 @@ def conditional_covariance(known: Uncertainty, points: Points) -> Array:
     if not size:
         return joint
     factor = observation_factor(joint[:size, :size], known.noise)
-    explained = solve_lower(factor, joint[:size, size:])
+    explained: Array = solve_triangular(factor, joint[:size, size:], lower=True)
     return joint[size:, size:] - explained.T @ explained
 
 
@@ -150,11 +150,12 @@ def conditional_variances(known: Uncertainty, points: Points) -> Array:
     if size:
         gram = covariance(labeled, labeled)
         factor = observation_factor(gram, known.noise)
-    for rows in blocks(points.shape[0], covariance.width + size):
+    for rows in blocks(points.shape[0], size + EXPANDED):
         variances[rows] = covariance.diagonal(points[rows])
         if size:
             across = covariance(labeled, points[rows])
-            variances[rows] -= np.sum(solve_lower(factor, across) ** 2, axis=0)
+            explained = solve_triangular(factor, across, lower=True)
+            variances[rows] -= np.sum(explained**2, axis=0)
     return np.maximum(variances, 0.0)
 
 

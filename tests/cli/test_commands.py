@@ -444,13 +444,18 @@ def test_choices_are_those_of_the_library():
     assert get_args(learn.Estimator) == tuple(parameters.ESTIMATORS)
 
 
+PARAMETERS = (
+    "lag=3", "averaging=true", "mixture=0.3", "alpha=0.5", "n_neighbors=4", "metric=cosine",
+    "degree=2", "class_prior=uniform",
+)  # fmt: skip
+
+
 def test_parameters_reach_the_margin_and_the_mixture(tmp_path):
     make_rows(tmp_path / "rows.csv", 60)
     options = (
-        "--C", "5", "--gamma", "0.5", "--kernel", "poly", "--lag", "3", "--budget", "50",
-        "--averaging", "--graph-memory", "40", "--mixture", "0.3", "--alpha", "0.5",
-        "--n-neighbors", "4", "--metric", "cosine", "--forgetting", "0.9", "--class-weight",
-        "{'setosa': 3}", "--seed", "7", "--param", "degree=2", "--param", "class_prior=uniform",
+        "--C", "5", "--gamma", "0.5", "--kernel", "poly", "--budget", "50", "--graph-memory", "40",
+        "--forgetting", "0.9", "--class-weight", "{'setosa': 3}", "--seed", "7",
+        *(word for each in PARAMETERS for word in ("--param", each)),
     )  # fmt: skip
     for _ in range(2):  # the same options again are accepted
         result = seqmed(tmp_path, *LEARN, 20, *options)

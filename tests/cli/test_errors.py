@@ -84,7 +84,7 @@ def test_a_misspelled_label_column(tmp_path):
             "SeqGraphMED has no parameter 'kernal' to set: did you mean kernel",
         ),
         (("--param", "unlabeled=0"), "SeqGraphMED has no parameter 'unlabeled' to set"),
-        (("--beta", "1"), "SeqGraphMED has no parameter 'beta' to set"),
+        (("--param", "beta=1"), "SeqGraphMED has no parameter 'beta' to set"),
         (
             ("--param", "n_neighbours=3"),
             "no parameter 'n_neighbours' to set: did you mean n_neighbors",
@@ -102,9 +102,9 @@ def test_the_same_choices_again_are_accepted(tmp_path):
     make_rows(tmp_path / "rows.csv", 60)
     choices = (
         "--features", "a,c", "--no-scale", "--categorical", "b", "--na", "?,-",
-        "--C", "5", "--beta", "0.1", "--gamma", "0.5", "--lag",
-        "none", "--budget", "200", "--averaging", "--forgetting", ".9", "--class-weight",
-        "balanced", "--seed", "3", "--param", "n_neighbors=4", "--estimator", "seqlapmed",
+        "--C", "5", "--param", "beta=0.1", "--gamma", "0.5", "--param", "lag=none", "--budget",
+        "200", "--param", "averaging=true", "--forgetting", ".9", "--class-weight", "balanced",
+        "--seed", "3", "--param", "n_neighbors=4", "--estimator", "seqlapmed",
     )  # fmt: skip
     for _ in range(2):
         result = seqmed(tmp_path, "learn", "model", "rows.csv", "--label", "kind", *choices)
@@ -117,13 +117,14 @@ def test_the_same_choices_again_are_accepted(tmp_path):
         (("--C", "-3"), "C"),
         (("--kernel", "sigmoid"), "kernel"),
         (("--budget", "few"), "budget"),
-        (("--estimator", "seqmed", "--beta", "1"), "SeqMED has no parameter 'beta'"),
+        (("--estimator", "seqmed", "--param", "beta=1"), "SeqMED has no parameter 'beta'"),
         (("--estimator", "graphpropagation", "--C", "1"), "GraphPropagation has no parameter 'C'"),
         (("--kernel", "precomputed"), "precomputed"),
-        (("--mixture", "2"), "mixture"),
+        (("--param", "mixture=2"), "mixture"),
         (("--graph-memory", "1"), "graph_memory"),
         (("--C", "0.5", "--param", "slack_shape=1"), "C=0.5, expected C > slack_shape=1"),
         (("--features", "a,z"), "no column 'z'"),
+        (("--drop", "a", "--features", "a"), "named twice"),
     ],
 )
 def test_a_new_model_with_impossible_choices(tmp_path, options, said):
@@ -141,6 +142,23 @@ def test_no_rows_at_all(tmp_path):
     (tmp_path / "rows.csv").write_text("a,kind\n")
     said = refused(tmp_path, "learn", "model", "rows.csv", "--label", "kind")
     assert "no row to learn from" in said
+
+
+def test_a_class_that_looks_like_a_typo_is_learned_with_a_warning(folder):
+    add(folder, "1,2,3,setsoa,60")
+    result = seqmed(folder, *LEARN, 20)
+    assert result.code == 0
+    assert "warning: rows.csv, row 61: class 'setsoa' is new and similar to 'setosa'" in result.err
+    assert "4 classes" in result.out
+
+
+def test_a_typo_among_the_first_rows(tmp_path):
+    make_rows(tmp_path / "rows.csv", 60, labeled=1)
+    add(tmp_path, "1,2,3,Setosa,60")
+    result = seqmed(tmp_path, *LEARN, 100)
+    assert result.code == 0
+    assert result.err.count("warning") == 1
+    assert "row 61: class 'Setosa' is new and similar to 'setosa'" in result.err
 
 
 def test_a_label_of_another_type(tmp_path):
@@ -199,7 +217,6 @@ def test_a_model_of_another_make(folder):
         (("predict", "model", "rows.csv", "--keep", "row"), "'row' cannot be copied"),
         (("predict", "model", "rows.csv", "--keep", "z"), "no column 'z'"),
         (("learn", "no/model", "rows.csv", "--label", "kind"), "No such file or directory"),
-        (("evaluate", "model", "rows.csv", "--batch-size", "3"), "only with --prequential"),
         (("evaluate", "model", "rows.csv", "--plot", "x.doc"), "doc"),
         (("query", "model", "rows.csv", "-n", "1000"), "expected at least 1000"),
     ],
@@ -226,21 +243,14 @@ def test_a_traceback_with_debug(folder):
     assert result.err.splitlines()[-1].startswith("seqmed: nothing.csv does not exist")
 
 
-def test_a_plot_needs_a_log_of_this_model(folder):
+def test_a_plot_needs_a_log(folder):
     """The log is checked before rows are learned."""
     make_rows(folder / "rows.csv", 20, start=60)
     before = (folder / "model").read_bytes()
     plot = (*LEARN, 20, "--plot", "x.png")
-    assert "no --log was given: add --log FILE" in refused(folder, *plot)
-    assert "/dev/null is a pipe or a device" in refused(folder, *plot, "--log", "/dev/null")
+    assert "--plot draws the file of --log: add --log FILE" in refused(folder, *plot)
     (folder / "text").write_text("no log\n")
-    said = refused(folder, *plot, "--log", "text", "--force")
-    assert "text, line 1 is not a record of a batch" in said
-    new = ("learn", "new", *LEARN[2:], 10)
-    assert seqmed(folder, *new, "--log", "log").code == 0
-    said = refused(folder, *plot, "--log", "log")
-    assert "log has batch 8, and the model has learned 3 batches" in said
-    assert "Choose another file for --log" in said
+    assert "text is not a log of seqmed learn" in refused(folder, *plot, "--log", "text")
     assert (folder / "model").read_bytes() == before
     assert not (folder / "x.png").exists()
 

@@ -3,14 +3,14 @@
 import csv
 import json
 import re
-import shutil
+import time
 
 import numpy as np
 import pytest
 from sklearn import metrics
 
 import seqmed as library
-from seqmed.cli import evaluate, terminal
+from seqmed.cli import terminal
 from seqmed.cli.terminal import CommandError
 from tests.support.command import LEARN, make_rows, seqmed
 
@@ -131,7 +131,7 @@ def test_costs_in_predict_and_evaluate(folder, truth):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--threshold", 0.5, "--cost", "a:b:x=1=2"), "--threshold and --cost are given"),
+        (("--threshold", 0.5, "--cost", "a:b:x=1=2"), "a threshold and costs are given"),
         (
             ("--threshold", 0.5, "--positive", "c"),
             "positive='c', expected one of the classes ['a:b', 'x=1']",
@@ -141,7 +141,6 @@ def test_costs_in_predict_and_evaluate(folder, truth):
         (("--cost", "a:b:a:b=2"), "a correct prediction costs 0"),
         (("--threshold", "nan"), "threshold"),
         (("--threshold", "1.5"), "threshold"),
-        (("--verbose", "--quiet"), "--verbose and --quiet are given"),
     ],
 )
 def test_options_that_are_refused(folder, options, message):
@@ -164,17 +163,6 @@ def test_a_threshold_needs_two_classes(tmp_path):
     assert "ROC AUC" not in found.out
     lonely = seqmed(tmp_path, "predict", "model", "rows.csv", "--positive", "setosa")
     assert "--positive is used only with --threshold" in lonely.err
-
-
-def test_a_moved_or_copied_file_of_learned_rows_is_cautioned(folder):
-    shutil.copy(folder / "rows.csv", folder / "copy.csv")
-    result = seqmed(folder, "evaluate", "model", "copy.csv", "test.csv", "--json")
-    assert re.search(r"warning: the model has learned rows of \S*copy.csv, so", result.err)
-    (name,) = json.loads(result.out)["learned_files"]
-    assert name.endswith("copy.csv")
-    text = (folder / "rows.csv").read_text()
-    (folder / "other.csv").write_text(text.replace(NAMES[0], "x:y", 1))  # of the same size
-    assert "has learned rows" not in seqmed(folder, "evaluate", "model", "other.csv").err
 
 
 def test_an_id_column_is_copied(folder):
@@ -222,21 +210,17 @@ class TestMessages:
         assert (result.code, result.out) == (0, "")
         assert "skipped 1 bad row" in result.err
 
-    def test_verbose(self, tmp_path):
-        make_rows(tmp_path / "rows.csv", 100)
-        result = seqmed(tmp_path, *LEARN, 20, "-v")
-        assert result.code == 0
-        lines = result.err.splitlines()
-        kinds = {"a": "numeric", "b": "numeric", "c": "numeric", "id": "not used (chosen)"}
-        assert lines[:4] == [f"column {name!r}: {kind}." for name, kind in kinds.items()]
-        assert lines[4] == "labels: column 'kind', type string."
-        batches = [line for line in lines if line.startswith("learning: ")]
-        shares = [re.match(r"learning: (\d+)%, batch (\d+),", line).groups() for line in batches]
-        assert [int(batch) for _, batch in shares] == [1, 2, 3, 4, 5]
-        assert [int(share) for share, _ in shares] == [20, 40, 60, 80, 100]
-        assert all(" left" in line for line in batches[1:-1])
-        assert " left" not in batches[0] + batches[-1]
-        assert "prequential accuracy" in result.out
+    def test_lines_of_progress(self, monkeypatch, capsys):
+        """The first line has no time left: its speed includes compilation."""
+        monkeypatch.setattr(terminal, "PAUSE", 0.0)
+        with terminal.Reporter("learning", wait=0) as bar:
+            for number in range(1, 6):
+                bar.report(number / 5, 20 * number, f"batch {number}")
+                time.sleep(0.01)
+        lines = capsys.readouterr().err.splitlines()
+        found = [re.match(r"learning: (\d+)%, batch (\d+), ", line).groups() for line in lines]
+        assert found == [(str(20 * number), str(number)) for number in range(1, 6)]
+        assert [line.endswith(" left") for line in lines] == [False, True, True, True, False]
 
     def test_the_summary_has_an_interval(self, tmp_path):
         make_rows(tmp_path / "rows.csv", 100)
@@ -246,13 +230,12 @@ class TestMessages:
         assert re.search(pattern, out)
 
     def test_flags_have_no_type_in_the_help(self, tmp_path):
-        for command in ("learn", "predict", "evaluate", "inspect", "query"):
+        for command in ("learn", "predict", "evaluate", "inspect", "query", "label"):
             shown = seqmed(tmp_path, command, "--help", columns=150).out
-            assert "bool" not in shown.lower().replace("boolean", "")
+            typed = [line for line in shown.splitlines() if "<bool>" in line]
+            assert [line.split()[1] for line in typed] == ["--help"], "that of typer"
             assert "--quiet" in shown
-            assert "--verbose" in shown
         shown = seqmed(tmp_path, "--help", columns=150).out
-        assert "<bool>" not in shown
         assert "Exit codes: 0 success, 1 a defect in seqmed, 2 refused" in shown
 
     @pytest.mark.parametrize(
@@ -260,17 +243,6 @@ class TestMessages:
     )
     def test_durations(self, seconds, text):
         assert terminal.duration(seconds) == text
-
-
-def test_a_long_stream_has_few_points():
-    over = evaluate.AccuracyOverRows()
-    for _ in range(3 * evaluate.MOST_POINTS):
-        over.add(10, 4, 4, 3)
-    records = over.records()
-    assert len(records) <= 2 * evaluate.MOST_POINTS
-    assert records[-1]["rows_so_far"] == 30 * evaluate.MOST_POINTS
-    assert records[-1]["accuracy_so_far"] == 0.75
-    assert sum(each["rows"] for each in records) == records[-1]["rows_so_far"]
 
 
 def test_too_few_rows_for_a_query():

@@ -155,7 +155,7 @@ def test_wrong_arguments_are_refused(tmp_path, arguments, reason):
 
 def test_the_help_does_not_offer_standard_input(tmp_path):
     shown = " ".join(seqmed(tmp_path, "label", "--help", columns=200).out.split())
-    assert "or folders of them. They are read again at every start." in shown
+    assert "folders of them. They are read again at every start." in shown
     assert "standard input" not in shown
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from seqmed.cli.checkpoint import PendingLines, is_log
+from seqmed.cli.checkpoint import PendingLines, check_log_file
+from seqmed.cli.terminal import CommandError
 
 BEFORE = '{"batch": 1}\n'
 LINES = '{"batch": 2}\n{"batch": 3}\n'
@@ -48,7 +49,10 @@ def test_the_start_is_the_size_of_the_log(tmp_path):
 
 def test_what_is_a_log(tmp_path):
     path = tmp_path / "log"
-    assert not is_log(path)
-    for content, known in (("", True), (BEFORE[:4], True), (BEFORE, True), ("a,b\n", False)):
+    check_log_file(path)
+    for content in ("", BEFORE[:4], BEFORE):
         path.write_text(content)
-        assert is_log(path) == known
+        check_log_file(path)
+    path.write_text("a,b\n")
+    with pytest.raises(CommandError, match="is not a log of seqmed learn: choose another"):
+        check_log_file(path)

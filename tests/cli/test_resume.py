@@ -17,8 +17,8 @@ from pyarrow.csv import read_csv
 from seqmed import StreamPipeline
 from seqmed.cli import checkpoint, prequential
 from seqmed.cli.checkpoint import PendingLines
-from seqmed.cli.learn import learn_command
-from seqmed.cli.options import with_option_groups
+from seqmed.cli.learn import BatchOptions, ColumnOptions, ParameterOptions, learn_command
+from seqmed.cli.options import Reading
 from tests.support.command import (
     LEARN,
     PATIENCE,
@@ -161,13 +161,13 @@ class Saves:
         monkeypatch.setattr(checkpoint, "save_checkpoint", slow)
 
 
-def learn_here(folder, data="rows.csv", **options):
+def learn_here(folder, data="rows.csv", batch_size=20):
     """Run `seqmed learn` in this process."""
-    given = {
-        "label": "kind", "drop": ["id"], "batch_size": 20, "first_batch": 1, "log": folder / "log",
-    }  # fmt: skip
-    command = with_option_groups(learn_command)
-    command(model=folder / "model", data=[folder / data], **{**given, **options})
+    columns = ColumnOptions(label="kind", drop=["id"])
+    batches = BatchOptions(batch_size=batch_size, first_batch=1, log=folder / "log")
+    learn_command(
+        folder / "model", [folder / data], columns, batches, ParameterOptions(), Reading()
+    )
 
 
 @pytest.mark.exhaustive
@@ -266,14 +266,6 @@ def test_a_full_disk_under_the_log(tmp_path):
     (tmp_path / "log").write_text("")
     assert seqmed(tmp_path, *LEARN, 20, "--log", "log").code == 0
     assert [line["batch"] for line in log_lines(tmp_path / "log")] == [2]
-
-
-def test_a_torn_line_of_the_log_is_completed(tmp_path):
-    path, before, lines = tmp_path / "log", b'{"batch": 1}\n', '{"batch": 2}\n{"batch": 3}\n'
-    for size in range(len(lines) + 1):
-        path.write_bytes(before + lines[:size].encode())
-        PendingLines(str(path), len(before), lines).append()
-        assert path.read_bytes() == before + lines.encode()
 
 
 def test_many_lines_are_added_to_the_log_in_linear_time(tmp_path):

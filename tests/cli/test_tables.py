@@ -298,7 +298,7 @@ def test_late_labels_of_rows_that_were_not_learned(late):
     result = seqmed(late, "learn", "model", "other.csv", *LATE[3:])
     assert (result.code, "has not been learned" in result.err) == (2, True), result.err
     result = seqmed(late, *LATE[:-2])
-    assert (result.code, "--late is used only with --id COLUMN" in result.err) == (2, True)
+    assert (result.code, "--late and --id are used only together" in result.err) == (2, True)
 
 
 # -- doubtful tables -----------------------------------------------------------------------------
@@ -354,6 +354,14 @@ def test_codes_with_leading_zeros_are_categories(tmp_path):
     seqmed(tmp_path, "predict", "model", "rows.csv", "-o", "out.csv")
     read = pd.read_csv(tmp_path / "rows.csv", dtype={"zip": str})
     np.testing.assert_array_equal(probabilities(tmp_path), model.predict_proba(read))
+
+
+def test_numbers_with_a_unit_are_mentioned(tmp_path):
+    prices = [f"{number},50 €" for number in range(120)]
+    frame = pd.DataFrame({"price": prices, "a": np.arange(120) % 11 + 0.5, "y": ["u", "v"] * 60})
+    frame.to_csv(tmp_path / "rows.csv", index=False, sep=";")
+    result = seqmed(tmp_path, "learn", "model", "rows.csv", "--label", "y")
+    assert "column 'price' looks like numbers with a unit, for example '0,50 €'" in result.err
 
 
 @pytest.mark.parametrize("options", [(), ("--drop", "user"), ("--features", "a")])

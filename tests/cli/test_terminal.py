@@ -133,7 +133,6 @@ def test_completion_is_offered(monkeypatch):
 
 
 COMMANDS = (
-    ("--help",),
     (*LEARN, "20"),
     ("predict", "model", "rows.csv"),
     ("evaluate", "model", "rows.csv", "--json"),
@@ -151,12 +150,6 @@ def taught(tmp_path_factory):
     return folder
 
 
-def closing(descriptor):
-    """Start every command with a standard stream closed; the others go to a pipe."""
-    streams = {1: "stdout", 2: "stderr"}
-    return {"preexec_fn": lambda: os.close(descriptor), streams[3 - descriptor]: subprocess.PIPE}
-
-
 def ended(folder, commands=COMMANDS, **options):
     """Run all commands at once, each with an exit code and what it said."""
     processes = [popen(folder, *each, stdin=subprocess.DEVNULL, **options) for each in commands]
@@ -164,9 +157,9 @@ def ended(folder, commands=COMMANDS, **options):
     return [(process.returncode, *texts) for process, texts in zip(processes, said, strict=True)]
 
 
-# Help, messages, rows; the others end in the same way as one of these.
+# Messages and rows; the others end in the same way as one of these.
 @pytest.mark.parametrize(
-    "commands", [COMMANDS[:3], pytest.param(COMMANDS[3:], marks=pytest.mark.exhaustive)]
+    "commands", [COMMANDS[:2], pytest.param(COMMANDS[2:], marks=pytest.mark.exhaustive)]
 )
 def test_every_command_ends_with_141_where_nobody_reads(taught, commands):
     reader, writer = os.pipe()
@@ -179,28 +172,9 @@ def test_every_command_ends_with_141_where_nobody_reads(taught, commands):
 @pytest.mark.exhaustive
 def test_no_command_hides_that_its_results_are_lost(taught):
     with open("/dev/full", "wb") as full:
-        lost = [
-            *ended(taught, **closing(1)),
-            *ended(taught, stdout=full, stderr=subprocess.PIPE),
-        ]
+        lost = ended(taught, stdout=full, stderr=subprocess.PIPE)
     for code, _, err in lost:
         assert code == 2, err
         last = err.decode().splitlines()[-1]
         assert last.startswith("seqmed: standard output: ")
         assert b"Error" not in err
-
-
-@pytest.mark.exhaustive
-def test_every_command_works_where_nobody_reads_its_messages(taught):
-    for code, out, _ in ended(taught, **closing(2)):
-        assert (code, bool(out)) == (0, True)
-
-
-def test_standard_input_that_is_closed_has_no_rows(taught):
-    process = popen(
-        taught, "learn", "new", "-", "--label", "kind",
-        preexec_fn=lambda: os.close(0), stderr=subprocess.PIPE,
-    )  # fmt: skip
-    _, said = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 2
-    assert b"no row to learn from" in said

@@ -20,11 +20,9 @@ from seqmed.kernels import (
     TfIdf,
     linear_weights,
     make_kernel,
-    on_vectors,
 )
 from seqmed.kernels.on_vectors import NARROW
 from seqmed.kernels.special import check_counts
-from seqmed.margin.covariance.exact import ComputedGram
 from seqmed.numeric import execution
 from tests.reference import naive
 
@@ -620,21 +618,6 @@ def test_an_error_on_a_thread_is_raised(monkeypatch):
     for n_values in (1, execution.MANY_VALUES):
         with pytest.raises(MemoryError, match="out of memory"):
             execution.run_in_threads(work, range(4), n_values)
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-def test_a_matrix_that_is_computed_row_by_row(sparse, monkeypatch):
-    points = vectors(40, seed=6)
-    rows = sp.csr_array(points) if sparse else points
-    gram = ComputedGram(RBF(0.3), rows)
-    held = RBF(0.3)(rows, rows)
-    some = np.array([7, 0, 31])
-    coefficients = np.where(np.arange(40) % 3 == 0, np.linspace(-1.0, 2.0, 40), 0.0)
-    monkeypatch.setattr(on_vectors, "BLOCK_VALUES", 50)
-    assert gram[some] == pytest.approx(held[some], abs=ROUNDING)
-    assert gram @ coefficients == pytest.approx(held @ coefficients, abs=ROUNDING)
-    assert (gram @ np.zeros(40) == 0).all()
-    assert np.array_equal(gram.diagonal(), np.diagonal(held))
 
 
 @pytest.mark.parametrize("machines", [1, 3])

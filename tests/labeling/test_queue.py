@@ -175,8 +175,8 @@ def test_names_of_files_are_distinct_and_do_not_depend_on_their_order(tmp_path):
     assert names[:3] == inside[:3]
     assert names[5:] == [
         "x/rows.csv",
-        "x/data/rows.csv",
-        "y/data/rows.csv",
+        "data/rows.csv (2)",
+        "data/rows.csv (3)",
         "/rows.csv",
         "b/c.csv",
     ]

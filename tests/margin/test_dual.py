@@ -29,7 +29,6 @@ from tests.support.dual_problems import (
     MULTIPLIER_TOLERANCE,
     TIGHT,
     Case,
-    Computed,
     allowed_biases,
     assert_feasible,
     assert_same_decisions,
@@ -862,19 +861,14 @@ def test_large_problems_are_solved_with_shrinking():
     np.testing.assert_allclose(found, scores, rtol=0, atol=1e-4)
 
 
-# -- rows computed on demand
-# ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("case", ALL_CASES)
-def test_computed_rows_give_the_same_optimum(case, request, monkeypatch):
-    """Fetched two at a time, with a cache of eight: rows are replaced and computed again."""
+def test_a_small_cache_gives_the_same_optimum(case, request, monkeypatch):
+    """With two rows at a time, nearly every step replaces rows."""
     problem, expected, _ = outcome(case)
     request.getfixturevalue("eager")
     monkeypatch.setattr(smo, "ROW_BYTES", 0)
-    monkeypatch.setattr(smo, "ROWS_AT_A_TIME", 2)
     tol = 1e-6 * max(1.0, np.abs(problem.gram).max())
-    solution = solve(replace(problem, gram=Computed(problem.gram)), tol=tol)
+    solution = solve(problem, tol=tol)
     assert solution.violation <= tol
     assert_feasible(problem, solution)
     # the error of each slack is at most the violation
@@ -882,19 +876,9 @@ def test_computed_rows_give_the_same_optimum(case, request, monkeypatch):
     assert expected.objective - largest <= solution.objective <= expected.objective + largest
 
 
-def test_rows_in_memory_are_not_computed_again():
-    problem = noisy_svm_problem(900, 5, 0.3, 10.0)
-    computed = Computed(problem.gram)
-    solution = solve(replace(problem, gram=computed), tol=1e-4)
-    assert solution.status == "converged"
-    assert len(computed.asked) == len(set(computed.asked)) < 900
-    expected = solve(problem, tol=1e-4)
-    assert solution.objective == pytest.approx(expected.objective, rel=1e-6)
-
-
 def test_replaced_rows_are_those_not_referenced():
     """Rows that were not referenced are replaced first; the row in use is never replaced."""
-    rows = empty_row_cache(Computed(np.eye(6)), np.arange(6))._replace(
+    rows = empty_row_cache(np.eye(6), np.arange(6))._replace(
         owners=np.full(3, -1), referenced=np.zeros(3, dtype=bool)
     )
     for point in (0, 1, 2):

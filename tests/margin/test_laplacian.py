@@ -10,7 +10,6 @@ from seqmed.margin import laplacian
 from seqmed.margin.laplacian import (
     GraphParameters,
     Smoothness,
-    edge_lengths,
     find_neighbours,
     laplacian_of,
     measure_heat_width,
@@ -107,7 +106,7 @@ def test_edges_in_blocks(monkeypatch):
     indices = np.random.default_rng(0).integers(40, size=(40, 3))
     expected = np.square(points[:, None] - points[indices]).sum(axis=2)
     for entries in (1, 20, 10**6):
-        monkeypatch.setattr(laplacian, "EDGE_BLOCK", entries)
+        monkeypatch.setattr("seqmed.kernels.on_vectors.BLOCK_VALUES", entries)
         for rows in (points, sp.csr_array(points)):
             np.testing.assert_allclose(laplacian.edge_lengths(rows, indices), expected, rtol=1e-14)
 
@@ -188,16 +187,6 @@ def test_an_outlier_does_not_change_the_neighbours(p, outlier):
 def test_tight_clusters_far_apart_keep_their_neighbours():
     points = np.vstack([1e-8 * vectors(20, p=10, seed=11), 1.0 + 1e-8 * vectors(20, p=10, seed=12)])
     assert_nearest(points, rtol=1e-6)
-
-
-def test_edge_lengths_in_several_blocks(monkeypatch):
-    monkeypatch.setattr("seqmed.margin.laplacian.EDGE_BLOCK", 7)
-    points = vectors(20, seed=8)
-    distances = naive.squared_distances(points)
-    indices = np.array(naive.nearest(distances, 3))
-    expected = np.take_along_axis(distances, indices, axis=1)
-    for form in (points, sp.csr_array(points)):
-        np.testing.assert_allclose(edge_lengths(form, indices), expected, rtol=1e-12, atol=0)
 
 
 # -- sparsity and definiteness ---------------------------------------------------------------------

@@ -12,7 +12,6 @@ from tests.support.dual_problems import (
     ALL_CASES,
     TIGHT,
     Case,
-    Computed,
     assert_feasible,
     assert_same_decisions,
     assert_same_objective,
@@ -202,16 +201,6 @@ def test_imprecise_covariances_are_replaced_by_double_precision(monkeypatch):
     )
     assert unmended.status != "converged"
     assert unmended.objective + unmended.gap >= whole.objective - 1e-9
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_rows_of_many_points_are_computed_on_demand(part, monkeypatch):
-    problem, whole, reference = outcome(LARGE)
-    monkeypatch.setattr(smo, "LARGEST_BLOCK", 0)
-    rows = PARTS[part](problem, whole.multipliers > 0)
-    solution, asked = solve_from(replace(problem, gram=Computed(problem.gram)), rows)
-    assert asked == []
-    assert_same_decisions(problem, solution, reference)
 
 
 def test_slow_progress_is_not_reported_as_rounding(monkeypatch):

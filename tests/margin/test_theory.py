@@ -105,7 +105,9 @@ def test_one_batch_after_the_other_is_one_block_formula():
     batches = [(X, laplacian(X), beta) for X, beta in ((rows(12, 8)[0], 0.5), (rows(9, 9)[0], 2.0))]
     kernel = naive.rbf(GAMMA)
     block = naive.unrolled_kernel(kernel, [naive.Smoothing(*batch) for batch in batches])
-    recursive = theory.unrolled_kernel(kernel, batches)
+    recursive = kernel
+    for batch in batches:
+        recursive = theory.smoothed_kernel(recursive, *batch)
     left, right = rows(7, 10)[0], rows(6, 11)[0]
     np.testing.assert_allclose(recursive(left, right), block(left, right), rtol=0, atol=1e-12)
 
@@ -114,7 +116,7 @@ def test_the_graph_prior_penalises_differences_along_edges():
     """Conjugate gradients are compared with it in test_propagation.py."""
     X, alpha = rows(30, 12)[0], 0.9
     W = naive_graph.edges(naive_graph.euclidean(X, X), 5)
-    precision = np.linalg.inv(theory.graph_covariance(W, alpha))
+    precision = np.linalg.inv(naive_graph.graph_covariance(W, alpha))
     f = np.random.default_rng(13).normal(size=30)
     differences = 0.5 * sum(W[i, j] * (f[i] - f[j]) ** 2 for i in range(30) for j in range(30))
     expected = alpha * differences + (1 - alpha) * W.sum(axis=1) @ f**2

@@ -75,6 +75,7 @@ KNOWN = {
     "margin.covariance.spectral": "svd of (n, p) rows, which has no symmetric product",
     "margin.dual.interior_point": "LARGEST_WORK: at most 1000 columns",
     "numeric.factors": "LARGEST; dtrmm, dtrmv, strmm do not crash; dtrtri is SMALL_TRIANGLE",
+    "uncertainty": "solve_triangular, which does not crash",
 }
 
 

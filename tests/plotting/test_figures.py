@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from seqmed import plotting
-from seqmed.plotting.evaluations import short_count
 from seqmed.selection.measures import BINS, Measures, wilson_interval
 
 
@@ -147,13 +146,10 @@ def titles(figure):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 10, 11, 30, 35])
-@pytest.mark.parametrize("stream", [False, True])
-def test_panels_of_an_evaluation(n_classes, stream):
-    log = records([4] * 5, size=10) if stream else ()
-    figure = plotting.evaluation(measured(n_classes), records=log)
+def test_panels_of_an_evaluation(n_classes):
+    figure = plotting.evaluation(measured(n_classes))
     expected = {"calibration", "confusion"}
     expected |= {"precision and recall"} if n_classes <= 10 else set()
-    expected |= {"accuracy over the stream"} if stream else set()
     assert set(titles(figure)) - {""} == expected
 
 
@@ -169,8 +165,7 @@ def test_panels_of_an_evaluation(n_classes, stream):
     ],
 )
 def test_texts_do_not_overlap(n_classes, names):
-    log = records([4] * 5, size=10)
-    figure = plotting.evaluation(measured(n_classes, names=names), records=log)
+    figure = plotting.evaluation(measured(n_classes, names=names))
     figure.canvas.draw()
     for axes in figure.axes:
         if not axes.get_visible():
@@ -220,15 +215,6 @@ def test_a_confusion_writes_every_count_of_thirty_classes():
     assert len(axes.texts) == 900
     assert len(axes.get_xticklabels()) == 30
     assert max(len(each.get_text()) for each in axes.texts) <= 4
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [(7, "7"), (999, "999"), (1000, "1.0k"), (9949, "9.9k"), (9950, "10k"), (999_499, "999k"),
-     (999_500, "1.0M"), (12_345_678, "12M"), (3e9, "3.0G")],
-)  # fmt: skip
-def test_counts_in_four_characters(count, text):
-    assert short_count(count) == text
 
 
 def test_the_interval_of_the_accuracy_so_far():

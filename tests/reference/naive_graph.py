@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed.margin import theory
-
 Matrix = NDArray[np.float64]
 
 # -- the graph ------------------------------------------------------------------------------------
@@ -68,7 +66,14 @@ def edges(distances: Matrix, k: int) -> Matrix:
 
 def propagated(weights: Matrix, labels: Matrix, alpha: float) -> Matrix:
     """U = (D - alpha W)^{-1} Y; a row without an edge has degree 1."""
-    return theory.propagated_labels(weights, labels, alpha)
+    return graph_covariance(weights, alpha) @ labels
+
+
+def graph_covariance(weights: Matrix, alpha: float) -> Matrix:
+    """(D - alpha W)^{-1}: functions are smooth along edges and bounded everywhere."""
+    degrees = weights.sum(axis=1)
+    precision: Matrix = np.diag(np.where(degrees > 0, degrees, 1.0)) - alpha * weights
+    return np.asarray(np.linalg.inv(precision), dtype=np.float64)
 
 
 def one_hot(codes: Any, label_weights: Any, n_classes: int) -> Matrix:

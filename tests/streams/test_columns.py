@@ -22,6 +22,7 @@ from seqmed.streams import (
 from seqmed.streams import stream as stream_module
 from seqmed.tables import TableEncoder, TableError, cells, kinds
 from seqmed.tables.cells import cell_text
+from seqmed.tables.messages import likely_typo
 from tests.support.stream_files import (
     FORMATS,
     NumberCheck,
@@ -74,7 +75,7 @@ def test_json_cells_of_several_types_become_texts(tmp_path, n):
     assert set(batches[0].table.column("b").to_pylist()) == {2**53 + 1}
 
 
-def test_json_rows_read_together_and_alone_are_the_same(tmp_path, monkeypatch):
+def test_blocks_make_no_difference_to_json_cells(tmp_path, monkeypatch):
     """Types that change from block to block, large integers, dates, missing keys, duplicates."""
     generator = np.random.default_rng(0)
     values = ["1", "2.5", '"x"', '"2020-01-01"', "null", "true", str(2**53 + 1), str(2**70), "-0",
@@ -99,8 +100,6 @@ def test_json_rows_read_together_and_alone_are_the_same(tmp_path, monkeypatch):
 
     expected = cells(2**20)
     assert all(each == expected for each in map(cells, (64, 500, 3000)))
-    monkeypatch.setattr("seqmed.streams.jsonlines.JsonLines._read_at_once", lambda *_: None)
-    assert cells(500) == expected
 
 
 # -- the first batch ------------------------------------------------------------------------------
@@ -444,6 +443,29 @@ def test_what_marks_unlabeled_rows(tmp_path):
         ]
     frame = {"x": [1.0, 2.0, 3.0], "y": [-1, 0, 1]}
     assert labels_of(write(tmp_path / "c.parquet", frame), unlabeled=-1) == [None, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("label", "known", "meant"),
+    [
+        ("versicolour", ["setosa", "versicolor"], "versicolor"),
+        ("setoas", ["setosa"], "setosa"),
+        ("setos", ["setosa"], "setosa"),
+        ("Setosa ", ["setosa"], "setosa"),
+        ("a", ["A"], "A"),
+        ("setose", ["setosa"], "setosa"),
+        ("cat", ["car"], None),
+        ("class1", ["class2"], None),
+        ("class12", ["class1"], None),
+        ("class21", ["class12"], None),
+        ("setosa", ["setosa"], None),
+        ("virginica", ["setosa", 3, None], None),
+        (12, [11, 13], None),
+        ("abcd", ["badc"], None),
+    ],
+)
+def test_classes_that_are_a_slip_apart(label, known, meant):
+    assert likely_typo(label, known) == meant
 
 
 # -- batches by a column --------------------------------------------------------------------------

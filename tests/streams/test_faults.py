@@ -53,7 +53,7 @@ JSON_ROWS = [
     (b"[" * 100_000 + b"\n", "broken JSON", None, "'" + "[" * 39 + "..."),
     (b'{"a": 5, "b": 6, "y": "\xff"}\n', "invalid UTF-8", None,
      "'{\"a\": 5, \"b\": 6, \"y\": \"\ufffd\"}\\n'"),
-    (b'{"a": 5, "b": 6, "y": "\\ud800"}\n', "invalid UTF-8", "y", "'\\ud800'"),
+    (b'{"a": 5, "b": 6, "y": "\\ud800"}\n', "invalid UTF-8", "y", "'\ufffd\ufffd\ufffd'"),
     (b'{"a": 5, "b": 6, "y": {"p": 1}}\n', "not a single value", "y", "{'p': 1}"),
 ]  # fmt: skip
 

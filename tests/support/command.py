@@ -60,6 +60,8 @@ def run(folder, arguments, stdin, failing, columns, outputs):
     for number, name in enumerate(outputs, 1):
         os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
     sys.argv = ["seqmed", *arguments]
     os.environ["COLUMNS"] = str(columns)
     if failing is not None:

@@ -272,21 +272,3 @@ def assert_same_decisions(problem, solution, reference):
         for bias in (solution.bias, reference.bias):
             assert lowest - DECISION_TOLERANCE <= bias <= highest + DECISION_TOLERANCE
     assert np.abs(ours - theirs).max() <= DECISION_TOLERANCE
-
-
-class Computed:
-    """Covariances of which a solver sees what it asks for, and no more."""
-
-    def __init__(self, gram):
-        self.gram = gram
-        self.asked = []
-
-    def __getitem__(self, rows):
-        self.asked.extend(rows.tolist())
-        return self.gram[rows]
-
-    def __matmul__(self, coefficients):
-        return self.gram @ coefficients
-
-    def diagonal(self):
-        return self.gram.diagonal()

@@ -6,11 +6,9 @@ completion are fast.
 
 from __future__ import annotations
 
-import functools
+import io
 import sys
 from collections.abc import Callable
-from inspect import Signature, signature
-from typing import Any
 
 HELP = "Classifiers that learn from a stream when most of the data has no labels."
 
@@ -26,18 +24,11 @@ def main() -> None:
     from seqmed.cli.options import before_commands, with_option_groups
     from seqmed.cli.predict import predict_command
     from seqmed.cli.query import query_command
-    from seqmed.cli.terminal import (
-        EXIT_CODES,
-        Command,
-        Commands,
-        end_by_exception,
-        prepare,
-        reported_errors,
-    )
+    from seqmed.cli.terminal import EXIT_CODES, end_by_exception, reported_errors
 
     app = typer.Typer(
         name="seqmed", help=HELP, epilog=EXIT_CODES, no_args_is_help=True,
-        pretty_exceptions_enable=False, callback=before_commands, cls=Commands,
+        pretty_exceptions_enable=False, callback=before_commands,
         rich_markup_mode="markdown",  # joins the lines of a paragraph
     )  # fmt: skip
     commands: dict[str, Callable[..., None]] = {
@@ -45,34 +36,13 @@ def main() -> None:
         "inspect": inspect_command, "query": query_command, "label": label_command,
     }  # fmt: skip
     for name, command in commands.items():
-        named = app.command(name, no_args_is_help=True, cls=Command)
-        named(with_common_options(with_option_groups(command)))
-    prepare()
+        app.command(name, no_args_is_help=True)(with_option_groups(command))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # file names may be no text
     end_by_exception()
     with reported_errors("--debug" in sys.argv):
         try:
             app()
         finally:
             sys.stdout.flush()
-
-
-def with_common_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the options --verbose, --quiet and --debug.
-
-    Errors are reported in one line, or with --debug in full.
-    """
-    from seqmed.cli import options, terminal
-    from seqmed.cli.terminal import keep_handlers, reported_errors
-
-    @functools.wraps(command)
-    def run(**given: Any) -> None:
-        messages = options.take_group(options.MessageOptions, given)
-        keep_handlers()
-        with reported_errors(messages.debug):
-            terminal.set_messages(verbose=messages.verbose, quiet=messages.quiet)
-            command(**given)
-
-    own = signature(run).parameters.values()
-    added = options.options_of(options.MessageOptions)
-    run.__signature__ = Signature([*own, *added])  # type: ignore[attr-defined]
-    return run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -17,7 +17,7 @@ from seqmed.model_file.files import real_path
 from seqmed.selection.measures import Interval, wilson_interval
 from seqmed.streams import Dialect, EncoderCheck, LabelColumn, Position, Stream
 from seqmed.streams.label_column import BOOLEAN, INTEGER, STRING
-from seqmed.streams.positions import read_stored, refuse_stored
+from seqmed.streams.positions import read_stored
 from seqmed.tables.encoder import TableEncoder
 from seqmed.tables.stream_pipeline import StreamPipeline, transformed
 
@@ -27,7 +27,7 @@ except ImportError:  # Windows, where models are not locked
     fcntl = None  # type: ignore[assignment]
 
 # Types of labels on the command line by the kind of their dtype.
-LABEL_TYPES = {"i": INTEGER, "b": BOOLEAN, "U": STRING, "T": STRING, "O": STRING}
+TYPES_BY_KIND = {"i": INTEGER, "b": BOOLEAN, "U": STRING, "T": STRING, "O": STRING}
 # The beginning of every line of a log.
 LOG_START = b'{"batch": '
 
@@ -70,15 +70,6 @@ class PrequentialRecord:
         """The 95 % interval of the accuracy, None before the first prediction."""
         return wilson_interval(self.correct, self.scored) if self.scored else None
 
-    @classmethod
-    def from_dict(cls, data: Any) -> Self:
-        """Return a stored record; refuse anything else."""
-        record = read_stored(cls, data, "record")
-        for name, value in asdict(record).items():
-            if value < 0:
-                refuse_stored("record", name, value)
-        return record
-
 
 @dataclass(frozen=True)
 class Progress:
@@ -115,20 +106,6 @@ class Progress:
                 "or make the pipeline with label=."
             )
         return self.label
-
-    @classmethod
-    def from_dict(cls, data: Any) -> Self:
-        """Return stored progress; refuse anything else."""
-        progress = read_stored(cls, data, "progress")
-        if progress.batch_size is not None and progress.batch_size < 1:
-            refuse_stored("progress", "batch_size", progress.batch_size)
-        if progress.log is not None and progress.log.start < 0:
-            refuse_stored("progress", "log", progress.log)
-        if progress.labels is not None and progress.labels.n_events < 0:
-            refuse_stored("progress", "labels", progress.labels)
-        if not all(len(pair) == 2 for pair in progress.late):
-            refuse_stored("progress", "late", progress.late)
-        return progress
 
 
 def encoder_of(model: StreamPipeline) -> TableEncoder:
@@ -172,22 +149,16 @@ def load_checkpoint(path: Path) -> tuple[StreamPipeline, Progress]:
             name = encoder_of(model).label
             progress = Progress(label=None if name is None else label_column_of(model, name))
         else:
-            progress = Progress.from_dict(extra)
+            progress = read_stored(Progress, extra, "progress")
     except ValueError as error:
         raise CommandError(f"{path}: {error}") from error
-    named = None if progress.label is None else progress.label.name
-    if named in encoder_of(model).feature_names_in_.tolist():
-        raise CommandError(
-            f"{path} holds a model with {named!r} as feature and as label: the file is damaged. "
-            "Restore it from a copy."
-        )
     return model, progress
 
 
 def label_column_of(model: StreamPipeline, name: str, unlabeled: str | None = None) -> LabelColumn:
     """Return the column of labels of a model that was made in Python."""
     classes = classifier_of(model).classes_
-    kind = LABEL_TYPES.get(classes.dtype.kind)
+    kind = TYPES_BY_KIND.get(classes.dtype.kind)
     if kind is None:
         raise CommandError(
             f"the model has classes of type {classes.dtype}, expected integers, booleans or "
@@ -199,14 +170,9 @@ def label_column_of(model: StreamPipeline, name: str, unlabeled: str | None = No
 def open_stream(
     data: Sequence[Path], model: StreamPipeline, progress: Progress, reading: Reading, **more: Any
 ) -> Stream:
-    """Return the rows of DATA as a model reads them.
+    """Return the rows of DATA as a model reads them; its encoder checks the cells.
 
-    Parameters
-    ----------
-    data : the files.
-    model, progress : the model, whose encoder checks the cells, and its column of labels.
-    reading : how the files are read; the dialect of the model is the default.
-    **more : further arguments of `Stream`, which override these.
+    The dialect of the model is the default. ``more`` are arguments of `Stream` that override these.
     """
     own = {"label": progress.label, "check": EncoderCheck(lambda: encoder_of(model))}
     return Stream(data, **{**own, **reading.arguments(progress.dialect), **more})
@@ -257,12 +223,12 @@ class PendingLines:
                 content = content[log.write(content) :]
 
 
-def is_log(path: Path) -> bool:
-    """Whether a file is a log, or the beginning of one."""
-    if not path.is_file():
-        return False
-    with open(path, "rb") as file:
-        return LOG_START.startswith(file.read(len(LOG_START)))
+def check_log_file(path: Path) -> None:
+    """Refuse a file that is neither a log nor the beginning of one."""
+    if path.is_file():
+        with open(path, "rb") as file:
+            if not LOG_START.startswith(file.read(len(LOG_START))):
+                raise CommandError(f"{path} is not a log of seqmed learn: choose another name.")
 
 
 # -- the lock of a model file: one writer at a time, released when its process ends ----------------
@@ -281,30 +247,17 @@ def locked(path: Path) -> Iterator[None]:
         return
     target = real_path(path)
     side = target.with_name(f".{target.name}.lock")
-    descriptor = acquire(side, path)
-    try:
-        yield
-    finally:
-        side.unlink(missing_ok=True)
-        os.close(descriptor)
-
-
-def acquire(side: Path, path: Path) -> int:
-    """Create and lock a lock file, and return its descriptor."""
-    while True:
-        descriptor = os.open(side, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    with open(side, "ab") as file:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with suppress(FileNotFoundError):  # its owner may have removed it
-                if os.path.samestat(os.fstat(descriptor), os.stat(side)):
-                    return descriptor
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.fstat(file.fileno()).st_nlink:  # its owner has just removed it
+                raise BlockingIOError
         except BlockingIOError:
-            os.close(descriptor)
             raise CommandError(
                 f"{path} is locked by another seqmed learn or seqmed label: wait until it ends, or "
                 "stop it. Its saved batches are kept."
             ) from None
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
+        try:
+            yield
+        finally:
+            side.unlink(missing_ok=True)

@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from seqmed.selection.decisions import DecisionRule
     from seqmed.selection.measures import ClassMeasures, Measures
 
-# Largest number of unknown classes that are named in a warning.
-MOST_NAMES = 10
-# Largest number of points in the plot of the accuracy over the stream.
-MOST_POINTS = 2000
 # Largest number of classes for which the confusion matrix is printed, and number of confusions that
 # are printed for more classes.
 FEW_CLASSES, WORST_PAIRS = 10, 10
@@ -45,24 +41,16 @@ def evaluate_command(
         bool,
         typer.Option(
             "--prequential",
+            metavar="",
             help="Learn each batch after predicting it; the model file does not change.",
         ),
     ] = False,
-    batch_size: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Rows per batch with --prequential (default: as stored in the model).",
-        ),
-    ] = None,
     decision: DecisionOptions,
     plot: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Draw calibration, confusion, precision and recall, and with --prequential the "
-            "accuracy over the stream (png, svg or pdf).",
+            help="Draw calibration, confusion, precision and recall (png, svg or pdf).",
         ),
     ] = None,
     force: options.Force = False,
@@ -82,37 +70,29 @@ def evaluate_command(
     from seqmed.tables.messages import listed
 
     if plot is not None:
-        outputs.refuse_shared({"--plot": plot}, model, data, reading.file_format)
         outputs.check_plot(plot, force=force)
+        outputs.refuse_shared({"--plot": plot}, model, data, reading.file_format)
     pipeline, progress = checkpoint.load_checkpoint(model)
     classes = checkpoint.classifier_of(pipeline).classes_
     if not classes.size and not prequential:
         raise CommandError(
             f"{model} has learned no label, expected a model that can predict: learn labeled rows."
         )
-    rule = decision.rule(classes, positive_alone=True)
-    batches: dict[str, Any] = {}
-    if prequential:
-        by = progress.batch_by if batch_size is None else None
-        batches = {"batch_size": batch_size or progress.batch_size, "batch_by": by}
-    elif batch_size is not None:
-        raise CommandError(
-            "--batch-size is used only with --prequential: leave it out, or add --prequential."
-        )
-    label = progress.known_label
-    stream = checkpoint.open_stream(data, pipeline, progress, reading, final=True, **batches)
+    rule, label = decision.rule(classes, positive_alone=True), progress.known_label
+    by = {"batch_size": progress.batch_size, "batch_by": progress.batch_by} if prequential else {}
+    stream = checkpoint.open_stream(data, pipeline, progress, reading, final=True, **by)
     learned = learned_files(data, progress, reading)
     if learned:
         notice(
             f"the model has learned rows of {listed(learned)}, so the measures are too optimistic: "
             "evaluate on rows that it has not learned."
         )
-    measures, accuracy, rows = Measures(), AccuracyOverRows(), 0
+    measures, rows = Measures(), 0
     with terminal.Reporter("evaluating") as bar:
         for batch in stream:
             rows += batch.row.size
             assert batch.y is not None  # the stream has a column of labels
-            known, before = batch.labeled, (measures.size, measures.correct)
+            known = batch.labeled
             classes = checkpoint.classifier_of(pipeline).classes_
             if known.any() and classes.size:
                 truth = batch.y[known]
@@ -120,8 +100,6 @@ def evaluate_command(
                 predicted = rule.decide(classes, probabilities)
                 costs = rule.costs_of(truth.tolist(), classes[predicted].tolist())
                 measures.add(truth, classes, probabilities, predicted, costs)
-            scored, correct = measures.size - before[0], measures.correct - before[1]
-            accuracy.add(batch.row.size, int(known.sum()), scored, correct)
             if prequential:
                 with naming_rows(batch, stream.names):
                     pipeline.partial_fit(batch.table, batch.y)
@@ -133,16 +111,12 @@ def evaluate_command(
             f"{label.name!r}: pass rows whose labels are known."
         )
     if measures.unknown_classes:
-        names = ", ".join(map(str, measures.unknown_classes[:MOST_NAMES]))
-        more = ", ..." * (len(measures.unknown_classes) > MOST_NAMES)
-        terminal.warn(f"classes that the model has not learned: {names}{more}.")
+        names = listed(list(map(str, measures.unknown_classes)))
+        terminal.warn(f"classes that the model has not learned: {names}.")
     classes = checkpoint.classifier_of(pipeline).classes_
     found = results(measures, classes, rule)
     if plot is not None:
-        figure = plotting.evaluation(
-            measures, found["positive"], accuracy.records() if prequential else ()
-        )
-        outputs.save_plot(figure, plot)
+        outputs.save_plot(plotting.evaluation(measures, found["positive"]), plot)
     if as_json:
         source = {"rows": rows, "prequential": prequential, "learned_files": learned}
         terminal.show_json({**source, **found})
@@ -151,64 +125,13 @@ def evaluate_command(
         show_measures(measures, found)
 
 
-# -- rows that the model has learned ---------------------------------------------------------------
-
-
 def learned_files(data: Sequence[Path], progress: Progress, reading: Reading) -> list[str]:
-    """Return the files whose rows the model has learned, also from another path.
-
-    Texts are compared with learned files of the same size by their content.
-    """
+    """Return the files whose rows the model has learned."""
     from seqmed.streams.inputs import find_inputs, shown_path
-    from seqmed.streams.pieces import has_rows_of
-    from seqmed.streams.positions import stamp
 
-    encoding = reading.dialect.over(progress.dialect).encoding
-    records = [each for each in progress.position.files if each.rows]
-    paths = {each.path for each in records}
-    found = []
-    for source in find_inputs(data, reading.file_format):
-        if not source.resumable:
-            continue
-        size = stamp(Path(source.key)).size
-        alike = (each for each in records if each.size == size)
-        if source.key in paths or any(has_rows_of(source, each, encoding) for each in alike):
-            found.append(shown_path(source.key))
-    return found
-
-
-class AccuracyOverRows:
-    """Counts of rows and correct predictions along the stream, in bounded memory.
-
-    If there are more than `MOST_POINTS` batches, neighbours are added up.
-    """
-
-    def __init__(self) -> None:
-        self._counts: list[tuple[int, ...]] = []
-
-    def add(self, rows: int, labeled: int, scored: int, correct: int) -> None:
-        """Add a batch."""
-        if len(self._counts) == 2 * MOST_POINTS:
-            pairs = zip(self._counts[::2], self._counts[1::2], strict=True)
-            self._counts = [tuple(map(sum, zip(*pair, strict=True))) for pair in pairs]
-        self._counts.append((rows, labeled, scored, correct))
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return records as in the log of `seqmed learn`."""
-        found = []
-        total = (0, 0, 0, 0)
-        for place, counts in enumerate(self._counts, start=1):
-            total = tuple(map(sum, zip(total, counts, strict=True)))  # type: ignore[assignment]
-            names = ("rows", "labeled", "scored", "correct")
-            found.append(
-                {
-                    "batch": place,
-                    **dict(zip(names, counts, strict=True)),
-                    "accuracy_so_far": total[3] / total[2] if total[2] else None,
-                    "rows_so_far": total[0],
-                }
-            )
-        return found
+    known = {each.path for each in progress.position.files if each.rows}
+    keys = [source.key for source in find_inputs(data, reading.file_format)]
+    return [shown_path(key) for key in keys if key in known]
 
 
 # -- measures as JSON and as tables ----------------------------------------------------------------

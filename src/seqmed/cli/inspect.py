@@ -37,15 +37,16 @@ def description(path: Path, pipeline: StreamPipeline, progress: Progress) -> dic
     from seqmed.cli import checkpoint, parameters
     from seqmed.streams.inputs import shown_path
 
-    record, label = progress.record, progress.label
+    contents, record, label = model_file.read(path), progress.record, progress.label
     model, encoding = checkpoint.classifier_of(pipeline), checkpoint.encoder_of(pipeline).encoding_
     kind, given = type(model).__name__, parameters_of(model)
     default = parameters_of(parameters.ESTIMATORS.get(kind.lower(), type(model))())
     return {
         "file": {
             "path": shown_path(path),
-            "bytes": path.stat().st_size,
-            "format": model_file.FORMAT,
+            "bytes": contents.n_bytes,
+            "format": contents.format,
+            "library": contents.library,
         },
         "model": {
             "estimator": kind,
@@ -156,7 +157,8 @@ def show_description(found: dict[str, Any]) -> None:
         if part in found
     ]
     lines: dict[str, str] = {
-        "file": f"{file['path']}, {amount('bytes', file['bytes'])}, format {file['format']}",
+        "file": f"{file['path']}, {amount('bytes', file['bytes'])}, format {file['format']}, "
+        f"written by seqmed {file['library']}",
         "model": f"{found['model']['estimator']}({changed})",
         "features": f"{columns['n_features']:,} from {counted(len(columns['kinds']), 'column')}, "
         f"{len(columns['left_out']):,} of them not used",

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqmed.cli import options
-from seqmed.cli.learn import FIRST_BATCH, ColumnOptions
+from seqmed.cli.learn import FIRST_BATCH, ColumnOptions, begin_or_resume
 from seqmed.cli.options import Reading, option
-from seqmed.cli.terminal import CommandError, counted, percent, show, tell
+from seqmed.cli.terminal import CommandError, counted, percent, percent_range, show, tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from seqmed.cli.checkpoint import Progress
     from seqmed.labeling.desk import Desk
     from seqmed.labeling.learner import Background, LabelLearner
-    from seqmed.tables.stream_pipeline import StreamPipeline
 
 # Suffix of the label log beside the model, and label column of a new model.
 LOG_SUFFIX, DEFAULT_LABEL = ".labels.csv", "label"
 # Parameters of a new model. All labels stay in the window, so that each of them can be retracted.
-PARAMETERS = {"window": None}
+WITHOUT_WINDOW = {"window": None}
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,8 @@ def label_command(
         typer.Option("--export", metavar="OUT.csv", help="Write the current labels, and end."),
     ] = None,
     replay: Annotated[
-        bool, typer.Option("--replay", help="Learn the label log, save the model, and end.")
+        bool,
+        typer.Option("--replay", metavar="", help="Learn the label log, save the model, and end."),
     ] = False,
     force: options.Force = False,
     reading: Reading,
@@ -98,6 +98,7 @@ def label_command(
     from seqmed.cli.checkpoint import locked
     from seqmed.cli.label_log import StreamRows, check_columns
     from seqmed.cli.outputs import refuse_existing, refuse_shared
+    from seqmed.cli.prequential import StreamLearner
     from seqmed.labeling.desk import Desk
     from seqmed.labeling.learner import Background, LabelLearner, learned_labels
     from seqmed.labeling.log import LabelLog
@@ -111,7 +112,13 @@ def label_command(
         refuse_existing(export_file, force=force)
     with locked(model), locked(path):
         model_file.remove_leftovers(model)
-        pipeline, progress = model_to_label(model, label_column)
+        new = not model.exists()
+        columns = ColumnOptions(
+            label=label_column or (DEFAULT_LABEL if new else None),
+            label_type="string" if new else None,
+        )  # the rest as `seqmed learn` without options
+        encoder, given = columns.encoder_parameters(), WITHOUT_WINDOW if new else {}
+        pipeline, progress = begin_or_resume(model, columns, encoder, None, given)
         progress = replace(progress, dialect=reading.dialect.over(progress.dialect))
         with LabelLog(path, id_column or "id", progress.known_label.name) as log:
             if log.repaired:
@@ -128,9 +135,10 @@ def label_command(
             if progress.labels is not None:  # refused before any row is learned
                 pool, events = label_log.place(log, source)
                 learned_labels(events, progress.labels)
-                pipeline, progress = learn_rows(model, pipeline, progress, data, reading)
-            else:
-                pipeline, progress = learn_rows(model, pipeline, progress, data, reading)
+            rows = StreamLearner(model, pipeline, progress, None, None)
+            rows.follow(rows.stream(data, reading, first_batch_size=FIRST_BATCH, final=True))
+            pipeline, progress = rows.model, rows.progress
+            if progress.labels is None:
                 source = StreamRows(data, pipeline, progress, reading, path.parent)
                 pool, events = label_log.place(log, source)
             shown = options.column_names(show_columns)
@@ -149,7 +157,7 @@ def label_command(
                     events,
                     background,
                     id_name=id_column,
-                    check_label=label_log.label_check(progress),
+                    check_label=label_log.label_check(progress),  # of the labels in the rows
                     classes=[*options.column_names(page.classes), *class_names(pipeline)],
                     shown=shown or None,
                     goal=page.goal,
@@ -201,61 +209,18 @@ def show_labels(model: Path, path: Path, learner: LabelLearner) -> None:
     checks = accuracy_of(outcomes(ledger, checks=True))
     accuracy = ""
     if checks.value is not None:
-        low, high = percent(checks.low), percent(checks.high)
-        accuracy = (
-            f"; accuracy {percent(checks.value)} ({low} to {high}) on "
-            f"{counted(checks.n, 'random check')}"
-        )
+        interval = percent_range(checks.low, checks.high)
+        number = counted(checks.n, "random check")
+        accuracy = f"; accuracy {percent(checks.value)} ({interval}) on {number}"
     rows = counted(ledger.n_labeled, "labeled row")
     show(f"{model}: {rows} in {path}{accuracy}.")
-
-
-# -- the model: begun or resumed, and saved with its progress in the label log ---------------------
-
-
-def model_to_label(path: Path, name: str | None) -> tuple[StreamPipeline, Progress]:
-    """Return the model in a file and its progress, or a new model."""
-    from seqmed.cli import checkpoint, parameters
-    from seqmed.streams import LabelColumn
-    from seqmed.streams.label_column import STRING
-
-    if path.exists():
-        model, progress = checkpoint.load_checkpoint(path)
-        if name is not None:
-            progress.known_label.check_same(LabelColumn(name))
-        return model, progress
-    column = LabelColumn(name or DEFAULT_LABEL, None, STRING)
-    classifier = parameters.new_classifier(None, PARAMETERS)
-    encoder = ColumnOptions().encoder_parameters()  # as `seqmed learn` without options
-    model = parameters.new_model(classifier, {**encoder, "label": column.name})
-    return model, checkpoint.Progress(label=column)
-
-
-def learn_rows(
-    path: Path,
-    model: StreamPipeline,
-    progress: Progress,
-    data: Sequence[Path],
-    reading: Reading,
-) -> tuple[StreamPipeline, Progress]:
-    """Learn the rows of the data that the model has not learned, as `seqmed learn` does."""
-    from seqmed.cli.prequential import StreamLearner
-
-    learner = StreamLearner(path, model, progress, None, None)
-    stream = learner.stream(data, reading, first_batch_size=FIRST_BATCH, final=True)
-    learner.follow(stream)
-    return learner.model, learner.progress
 
 
 class Saver:
     """Saves the model with its progress in the stream and in the label log.
 
-    Parameters
-    ----------
-    path : the model file.
-    progress : progress in the stream.
-    has_ids : whether the label log has ids. Their labels are then noted as late labels, so that
-        `seqmed learn --late` does not learn them twice.
+    If the log has ids, its labels are noted as late labels, so that `seqmed learn --late` does not
+    learn them twice.
     """
 
     def __init__(self, path: Path, progress: Progress, *, has_ids: bool):

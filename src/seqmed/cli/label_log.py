@@ -140,15 +140,9 @@ class StreamRows:
         # a new model knows no bad cells yet
         check = AllColumnsCheck(lambda: encoder) if hasattr(encoder, "encoding_") else None
         return open_stream(
-            self._data,
-            self._model,
-            self._progress,
-            self._reading,
-            check=check,
-            batch_size=ROWS_AT_ONCE,
-            final=True,
-            on_error="skip",
-        )
+            self._data, self._model, self._progress, self._reading, check=check,
+            batch_size=ROWS_AT_ONCE, final=True, on_error="skip",
+        )  # fmt: skip
 
     def __iter__(self) -> Iterator[FileRows]:
         """Yield all good rows."""
@@ -162,26 +156,17 @@ class StreamRows:
 def file_names(paths: Sequence[str], folder: Path) -> list[str]:
     """Return names of files that are all different and do not depend on their order.
 
-    A file in the folder, or in one below it, is named by its path from there. Other files are named
-    by the last parts of their paths, at least two, as many as make the name unique.
-
-    Parameters
-    ----------
-    paths : absolute paths, without links.
-    folder : the folder.
+    A file in the folder, or in one below it, is named by its path from there; another file by its
+    folder and its name, and a number if that name is taken. The paths are absolute, without links.
     """
     base, found = folder.resolve(), dict[str, str]()
     inside = {path: Path(path).is_relative_to(base) for path in paths}
     for path in sorted(paths, key=lambda path: (not inside[path], path)):
-        parts = Path(path).parts
-        least = len(parts) - len(base.parts) if inside[path] else min(2, len(parts))
-        most = least if inside[path] else len(parts)
-        names = [PurePath(*parts[-n:]).as_posix() for n in range(least, most + 1)]
-        names = [as_one_line(shown_path(name), LONGEST_PATH - 20) for name in names]
+        own = Path(path).relative_to(base) if inside[path] else PurePath(*Path(path).parts[-2:])
         # control characters are shown as spaces
-        numbered = (f"{names[-1]} ({number})" for number in count(2))
-        free = (name for name in chain(names, numbered) if name not in found.values())
-        found[path] = next(free)
+        name = as_one_line(shown_path(own.as_posix()), LONGEST_PATH - 20)
+        numbered = chain([name], (f"{name} ({number})" for number in count(2)))
+        found[path] = next(each for each in numbered if each not in found.values())
     return [found[path] for path in paths]
 
 

@@ -11,8 +11,9 @@ another row with the same id is then set aside.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,16 +41,7 @@ DIGEST_COLUMN, DELIMITED = "digest", ("csv", "tsv", None)
 def learn_late(
     learner: StreamLearner, data: Sequence[Path], late: Path, id_column: str, reading: Reading
 ) -> None:
-    """Learn late labels, save the model, and print a summary.
-
-    Parameters
-    ----------
-    learner : the model, which has learned the rows.
-    data : the files with the rows.
-    late : the table with ids and labels.
-    id_column : the column of both that identifies a row.
-    reading : how the files are read.
-    """
+    """Learn the late labels of rows that a model has learned, save it, and print a summary."""
     if not learner.n_batches:
         raise CommandError(
             f"{learner.path} has learned no rows, expected a model to which late labels are added: "
@@ -59,9 +51,10 @@ def learn_late(
     learner.progress = replace(learner.progress, label=label)  # with the type of its labels
     labels, others = labels_of_rows(data, learner, id_column, given, reading)
     stream = data_stream(data, learner, id_column, reading)
-    counts = Counts()
+    counts: Counter[str] = Counter()
+    lost: list[str] = []  # ids of corrections whose earlier label is no longer stored
     for batch in stream:
-        learn_late_batch(learner, batch, stream.names, labels, counts)
+        lost += learn_late_batch(learner, batch, stream.names, labels, counts)
     tell_skipped(stream.skipped)
     if others:
         notice(
@@ -76,33 +69,16 @@ def learn_late(
             f"{counted(len(unknown), 'id')} of {late} not found in the data: "
             f"{listed([shown(each) for each in unknown])}."
         )
-    if counts.lost:
+    if lost:
         notice(
-            f"{counted(len(counts.lost), 'label')} not corrected, because the earlier label is no "
-            f"longer stored: {listed([shown(each) for each in counts.lost])}. Raise window or "
+            f"{counted(len(lost), 'label')} not corrected, because the earlier label is no "
+            f"longer stored: {listed([shown(each) for each in lost])}. Raise window or "
             "graph_memory in a new model."
         )
-    if not terminal.is_quiet():
-        terminal.show(
-            f"{learner.path}: {counted(counts.added, 'late label')} added, {counts.corrected:,} "
-            f"corrected, {counts.same:,} known before."
-        )
-
-
-@dataclass
-class Counts:
-    """What became of late labels.
-
-    Attributes
-    ----------
-    added, corrected, same : new labels, corrections, and labels that were learned before.
-    lost : ids of corrections whose earlier label is no longer stored.
-    """
-
-    added: int = 0
-    corrected: int = 0
-    same: int = 0
-    lost: list[str] = field(default_factory=list)
+    terminal.summarize(
+        f"{learner.path}: {counted(counts['added'], 'late label')} added, {counts['corrected']:,} "
+        f"corrected, {counts['same']:,} known before."
+    )
 
 
 # The labels of an id, by the digest of their row; by an empty text if the table has no digests.
@@ -253,9 +229,12 @@ def learn_late_batch(
     batch: StreamBatch,
     names: Sequence[str],
     labels: Mapping[str, Label | None],
-    counts: Counts,
-) -> None:
-    """Learn the late labels of a batch, save the model, and count the labels."""
+    counts: Counter[str],
+) -> list[str]:
+    """Learn the late labels of a batch, save the model, and count the labels.
+
+    Returns the ids of corrections whose earlier label is no longer stored.
+    """
     (id_column,) = batch.kept
     found = list(changes(batch, learner.progress, id_column, labels))
     new = [each for each in found if each.before is None and each.now is not None]
@@ -274,10 +253,10 @@ def learn_late_batch(
         late = tuple({**dict(learner.progress.late), **done}.items())
         learner.progress = replace(learner.progress, record=record, late=late)
         learner.save()
-    counts.added += len(new)
-    counts.corrected += len(kept)
-    counts.same += len(found) - len(new) - len(corrected)
-    counts.lost += [each.name for each in corrected if each not in kept]
+    counts["added"] += len(new)
+    counts["corrected"] += len(kept)
+    counts["same"] += len(found) - len(new) - len(corrected)
+    return [each.name for each in corrected if each not in kept]
 
 
 def corrects(model: Any, table: Any, change: LateLabel) -> bool:

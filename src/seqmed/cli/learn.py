@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from seqmed.cli import options, terminal
+from seqmed.cli import options
 from seqmed.cli.options import Reading, column_names, option
-from seqmed.cli.terminal import CommandError, counted, percent_with_interval, tell
+from seqmed.cli.terminal import CommandError, counted, percent_with_interval, summarize, tell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,9 +58,6 @@ class ColumnOptions:
     no_scale: bool = column(
         "--no-scale", default=False, help="Use numbers as they are, not standardised."
     )
-    text_size: int | None = column(
-        min=1, metavar="N", help="Number of hashed features of a text (default: 262144)."
-    )
 
     def encoder_parameters(self) -> dict[str, Any]:
         """Return the parameters of the encoder; refuse a column of two kinds."""
@@ -69,18 +66,16 @@ class ColumnOptions:
             "features": list(column_names(self.features)) or None,
             "missing_values": column_names(self.na),
             "scale": not self.no_scale,
-            **({} if self.text_size is None else {"text_size": self.text_size}),
         }
 
     def _kinds(self) -> dict[str, str]:
         """Return the kind of each column that an option names."""
         kinds: dict[str, str] = {}
         for kind in ("drop", "numeric", "categorical", "text", "date"):
-            values: Sequence[str] | None = getattr(self, kind)
-            for name in column_names(values):
-                column, _, form = (
-                    name.rpartition("=") if kind == "date" and "=%" in name else (name, "", "")
-                )
+            for name in column_names(getattr(self, kind)):
+                column, form = name, ""
+                if kind == "date" and "=%" in name:
+                    column, _, form = name.rpartition("=")
                 if column in kinds:
                     raise CommandError(
                         f"column {column!r} is named twice, by --{kinds[column]} and --{kind}: "
@@ -118,11 +113,7 @@ class BatchOptions:
         metavar="FILE",
         help="Draw the log: accuracy, changes and weights of experts (png, svg or pdf).",
     )
-    force: bool = batching(
-        "--force",
-        default=False,
-        help="Replace the file of --plot; append to the file of --log even if it is not a log.",
-    )
+    force: bool = batching("--force", default=False, help="Replace the file of --plot.")
     again: bool = batching("--again", default=False, help="Learn finished files again.")
     final: bool = batching(
         "--final",
@@ -147,16 +138,6 @@ class ParameterOptions:
     graph_memory: str | None = value(
         help="Maximum number of rows kept for the graph (default: 10000)."
     )
-    mixture: str | None = value(
-        help="Weight of the graph: evidence, or a number in [0, 1] (default: evidence)."
-    )
-    alpha: str | None = value(
-        help="Weight of the neighbours relative to a row's own label, in [0, 1) (default: 0.97)."
-    )
-    n_neighbors: str | None = value(
-        help="Number of neighbours of a row in the graph, at least 1 (default: 10)."
-    )
-    metric: str | None = value(help="Distance: auto, euclidean or cosine (default: auto).")
     kernel: str | None = value(
         help="Kernel: rbf, linear, poly or tfidf (default: linear for text, rbf otherwise)."
     )
@@ -164,10 +145,6 @@ class ParameterOptions:
         help="Kernel coefficient: scale, auto, or a number > 0 (default: scale)."
     )
     C: str | None = value("--C", help="Upper bound of the multiplier of a row, > 0 (default: 10).")
-    beta: str | None = value(help="Smoothness weight of seqlapmed, at least 0 (default: 0.01).")
-    lag: str | None = value(
-        help="Number of batches optimised together, or none for no limit (default: none)."
-    )
     budget: str | None = value(
         help="Maximum number of support vectors, or none for no limit (default: none)."
     )
@@ -177,23 +154,19 @@ class ParameterOptions:
     class_weight: str | None = value(
         help="Class weights: none, balanced, or {'class': weight} (default: none)."
     )
-    averaging: bool | None = parameter(
-        help="Predict with the average of the means after each batch (default: no)."
-    )
     seed: int | None = parameter(help="Random seed (default: 0).")
     param: list[str] | None = parameter(
-        metavar="NAME=VALUE", help="Any other parameter of the classifier; may be repeated."
+        metavar="NAME=VALUE",
+        help="Any other parameter of the classifier, such as alpha=0.9; may be repeated.",
     )
 
     def given(self) -> dict[str, Any]:
-        """Return the parameters of the classifier that are given; refuse one given twice."""
+        """Return the parameters of the classifier that are given."""
         from seqmed.cli.parameters import given_parameters
 
-        own = {
-            ("random_state" if name == "seed" else name): each
-            for name, each in asdict(self).items()
-        }
+        own = asdict(self)
         del own["estimator"]
+        own["random_state"] = own.pop("seed")
         return given_parameters(own, own.pop("param") or ())
 
 
@@ -218,21 +191,24 @@ def learn_command(
     constant columns and ids are not used.
     """
     from seqmed import model_file, plotting
-    from seqmed.cli.checkpoint import is_log, locked
+    from seqmed.cli.checkpoint import check_log_file, locked
     from seqmed.cli.late_labels import learn_late
     from seqmed.cli.outputs import check_plot, refuse_existing, refuse_shared, save_plot
     from seqmed.cli.prequential import StreamLearner
 
     encoder, given = columns.encoder_parameters(), parameters.given()
     log, plot, late = batches.log, batches.plot, batches.late
+    if (late is None) != (batches.id_column is None):
+        raise CommandError("--late and --id are used only together: add one, or leave both out.")
+    if plot is not None:
+        if log is None:
+            raise CommandError("--plot draws the file of --log: add --log FILE.")
+        check_plot(plot, force=batches.force)
     outputs = {"MODEL": model, "--log": log, "--plot": plot}
     refuse_shared(outputs, None, [*data, *([] if late is None else [late])], reading.file_format)
-    check_late(late, batches.id_column)
-    if log is not None and not is_log(log):
-        refuse_existing(log, force=batches.force, use="add to it")
-    if plot is not None:
-        check_plotted_log(log)
-        check_plot(plot, force=batches.force)
+    if log is not None:
+        refuse_existing(log, force=True)  # it is added to
+        check_log_file(log)
     with locked(model):
         model_file.remove_leftovers(model)
         chosen = {*encoder["kinds"], *(encoder["features"] or ())}
@@ -244,8 +220,7 @@ def learn_command(
         progress = replace(progress, dialect=reading.dialect.over(progress.dialect))
         learner = StreamLearner(model, pipeline, progress, log, batches.checkpoint_every)
         if late is not None:
-            assert batches.id_column is not None  # checked above
-            learn_late(learner, data, late, batches.id_column, reading)
+            learn_late(learner, data, late, str(batches.id_column), reading)
             return
         stream = learner.stream(
             data,
@@ -258,44 +233,10 @@ def learn_command(
         if not stream.resumable:
             tell("a pipe cannot be resumed: after an interruption, send only the remaining rows.")
             learner.checkpoint_every = learner.checkpoint_every or 1  # it cannot be read again
-        if plot is not None:
-            logged_batches(log, learner)  # refuse a log of another model before learning
         learner.follow(stream)
         show_summary(learner, learner.progress.record.rows - progress.record.rows, data)
         if plot is not None:
-            save_plot(plotting.learning_log(logged_batches(log, learner)), plot)
-
-
-def check_late(late: Path | None, id_column: str | None) -> None:
-    """Refuse --late without --id, and --id without --late."""
-    if (late is None) != (id_column is None):
-        given, other = ("--late", "--id COLUMN") if late else ("--id", "--late LABELS")
-        raise CommandError(f"{given} is used only with {other}: add it, or leave both out.")
-
-
-def check_plotted_log(log: Path | None) -> None:
-    """Refuse --plot without a file of --log."""
-    from seqmed.model_file.files import is_pipe_or_device
-
-    if log is None or is_pipe_or_device(log):
-        given = "no --log was given" if log is None else f"{log} is a pipe or a device"
-        raise CommandError(f"--plot draws the file of --log, and {given}: add --log FILE.")
-
-
-def logged_batches(log: Path | None, learner: StreamLearner) -> Sequence[Mapping[str, Any]]:
-    """Return the records of the log; refuse those of another model."""
-    from seqmed import plotting
-
-    assert log is not None
-    records = plotting.read_log(log) if log.is_file() else []
-    known = learner.n_batches
-    if records and records[-1]["batch"] > known:
-        raise CommandError(
-            f"{log} has batch {records[-1]['batch']}, and the model has learned "
-            f"{counted(known, 'batch', 'batches')}: --plot needs a log of this model alone. Choose "
-            "another file for --log."
-        )
-    return records
+            save_plot(plotting.learning_log(str(log)), plot)
 
 
 def begin_or_resume(
@@ -307,12 +248,7 @@ def begin_or_resume(
 ) -> tuple[StreamPipeline, Progress]:
     """Return the model in a file and its progress, or a new model.
 
-    Parameters
-    ----------
-    path : the model file.
-    columns : the column of labels.
-    encoder : parameters of the encoder.
-    estimator, given : the classifier and its parameters.
+    ``encoder`` has the parameters of the encoder, ``given`` those of the estimator.
     """
     from seqmed.cli import checkpoint, parameters
     from seqmed.streams import LabelColumn
@@ -345,17 +281,15 @@ def begin_or_resume(
 def show_summary(learner: StreamLearner, rows: int, data: Sequence[Path]) -> None:
     """Print a summary of the model."""
     record = learner.progress.record
-    if terminal.is_quiet():
-        return
     if not rows:
         names = ", ".join(map(str, data[:3])) + (", ..." if len(data) > 3 else "")
-        terminal.show(f"no new rows in {names}: use --again to learn old rows again.")
+        summarize(f"no new rows in {names}: use --again to learn old rows again.")
     accuracy = ""
     if record.scored:
         scored = counted(record.scored, "labeled row")
         found = percent_with_interval(record.correct, record.scored)
         accuracy = f"; prequential accuracy {found} of {scored}"
-    terminal.show(
+    summarize(
         f"{learner.path}: {counted(learner.n_batches, 'batch', 'batches')}, "
         f"{counted(record.rows, 'row')} ({record.labeled:,} labeled), "
         f"{counted(learner.classes.size, 'class', 'classes')}{accuracy}."

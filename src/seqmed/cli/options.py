@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import functools
 import inspect
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property, partial
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 import typer
 
 from seqmed import __version__
-from seqmed.cli.terminal import CommandError, tell
+from seqmed.cli.terminal import Chosen, CommandError, keep_handlers, reported_errors, tell
 
 if TYPE_CHECKING:
     from seqmed.selection.decisions import DecisionRule
@@ -25,24 +24,19 @@ InputFormat = Literal["csv", "tsv", "jsonl", "parquet", "feather"]
 OutputFormat = Literal["csv", "tsv", "jsonl", "parquet"]
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The model file.")]
+FILES = "CSV, TSV, JSON lines, Parquet or Feather files, folders of them"
 Data = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="DATA",
-        help="CSV, TSV, JSON lines, Parquet or Feather files, folders of them, or - for "
-        "standard input.",
-    ),
+    list[Path], typer.Argument(metavar="DATA", help=f"{FILES}, or - for standard input.")
 ]
 StoredData = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="DATA",
-        help="CSV, TSV, JSON lines, Parquet or Feather files, or folders of them. They are read "
-        " again at every start.",
-    ),
+    list[Path], typer.Argument(metavar="DATA", help=f"{FILES}. They are read again at every start.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text and tables.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing output file.")]
+Json = Annotated[
+    bool, typer.Option("--json", metavar="", help="Print JSON instead of text and tables.")
+]
+Force = Annotated[
+    bool, typer.Option("--force", metavar="", help="Overwrite an existing output file.")
+]
 
 STANDARD_OUTPUT = Path("-")
 
@@ -56,6 +50,8 @@ def option(*flags: str, default: Any = None, **more: Any) -> Any:
     default : its default value.
     **more : further arguments of `typer.Option`.
     """
+    if default is False:
+        more["metavar"] = ""  # a flag takes no value
     return field(default=default, metadata={"option": typer.Option(*flags, **more)})
 
 
@@ -74,30 +70,23 @@ class OutputOptions:
         help="Format of the output (default: inferred from the name of OUT, else csv)."
     )
     force: bool = option("--force", default=False, help="Overwrite an existing output file.")
-    id_column: str | None = option(
-        "--id", metavar="COLUMN", help="Column that identifies a row; it is copied."
-    )
     keep: list[str] | None = option(
-        metavar="COLUMNS", help="Columns of DATA to copy to the output, separated by commas."
+        "--keep",
+        "--id",
+        metavar="COLUMNS",
+        help="Columns of DATA to copy to the output, separated by commas.",
     )
 
     @property
     def kept_columns(self) -> tuple[str, ...]:
-        """The columns that --id and --keep copy to the output, each once."""
-        names = [*([] if self.id_column is None else [self.id_column]), *column_names(self.keep)]
-        return tuple(dict.fromkeys(names))
+        """The columns to copy, each once."""
+        return tuple(dict.fromkeys(column_names(self.keep)))
 
 
 @dataclass(frozen=True)
 class MessageOptions:
     """The messages that a command prints."""
 
-    verbose: bool = option(
-        "--verbose",
-        "-v",
-        default=False,
-        help="Print more: what was inferred, and a line per batch.",
-    )
     quiet: bool = option(
         "--quiet", "-q", default=False, help="Print no progress and no messages except warnings."
     )
@@ -115,7 +104,7 @@ def before_commands(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=show_version, is_eager=True, help="Show the version and exit."
+            "--version", metavar="", callback=show_version, is_eager=True, help="Show the version."
         ),
     ] = False,
 ) -> None:
@@ -138,6 +127,7 @@ def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command with the options of its groups instead of the groups.
 
     A group is an argument whose type is a dataclass. The fields of the dataclass are the options.
+    Every command has `MessageOptions`. Errors are reported in one line, or with --debug in full.
     """
     groups: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
@@ -147,11 +137,16 @@ def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
             parameters += options_of(each.annotation)
         else:
             parameters.append(each.replace(kind=each.KEYWORD_ONLY))
+    parameters += options_of(MessageOptions)
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
-        made = {name: take_group(group, given) for name, group in groups.items()}
-        command(**given, **made)
+        messages = take_group(MessageOptions, given)
+        Chosen.quiet = messages.quiet
+        keep_handlers()
+        with reported_errors(messages.debug):
+            made = {name: take_group(group, given) for name, group in groups.items()}
+            command(**given, **made)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run
@@ -173,8 +168,7 @@ def options_of(group: Any) -> list[inspect.Parameter]:
 
 def take_group(group: Any, given: dict[str, Any]) -> Any:
     """Remove the options of a group from the arguments of a command, and return the group."""
-    names = [each.name for each in fields(group) if each.name in given]
-    return group(**{name: given.pop(name) for name in names})
+    return group(**{each.name: given.pop(each.name) for each in fields(group)})
 
 
 # -- how DATA is read ------------------------------------------------------------------------------
@@ -250,35 +244,19 @@ class DecisionOptions:
     def rule(self, classes: Any, *, positive_alone: bool = False) -> DecisionRule:
         """Return the rule of decision; refuse one that the classes of the model do not allow.
 
-        Parameters
-        ----------
-        classes : (n_classes,) the classes of the model.
-        positive_alone : whether --positive has a use without --threshold.
+        ``positive_alone`` tells whether --positive has a use without --threshold.
         """
         from seqmed.selection.decisions import DecisionRule, parse_costs, positive_place
         from seqmed.tables.cells import cell_text
 
-        threshold, positive, costs = self.threshold, self.positive, self.cost
-        names = {str(cell_text(label)): label for label in classes.tolist()}
-        if threshold is not None and costs:
-            raise CommandError(
-                "--threshold and --cost are given, expected one of them: leave one out."
-            )
-        if threshold is not None and math.isnan(threshold):
-            raise CommandError("--threshold got nan, expected a probability from 0 to 1.")
-        if positive is not None and threshold is None and not positive_alone:
+        if self.positive is not None and self.threshold is None and not positive_alone:
             raise CommandError(
                 "--positive is used only with --threshold: add it, or leave both out."
             )
-        chosen = None
-        if threshold is not None or positive is not None:
-            option = "--positive" if threshold is None else "--threshold"
-            try:
-                chosen = None if positive is None else names.get(positive, positive)
-                positive_place(classes, chosen)
-            except ValueError as error:
-                raise CommandError(f"{option}: {error}") from error
-        try:
-            return DecisionRule(threshold, chosen, parse_costs(costs or (), names))
-        except ValueError as error:
-            raise CommandError(f"--cost: {error}") from error
+        names = {str(cell_text(label)): label for label in classes.tolist()}
+        positive = None if self.positive is None else names.get(self.positive, self.positive)
+        costs = parse_costs(self.cost or (), names)
+        rule = DecisionRule(self.threshold, positive, costs)
+        if self.threshold is not None or positive is not None:
+            positive_place(classes, positive)  # refuses other than two classes
+        return rule

@@ -19,8 +19,8 @@ from seqmed.cli.options import STANDARD_OUTPUT, OutputFormat, OutputOptions
 from seqmed.cli.terminal import CommandError, naming_file
 from seqmed.model_file.files import is_pipe_or_device, write_output
 from seqmed.streams import StreamBatch
-from seqmed.streams.inputs import STANDARD_INPUT, is_readable
 from seqmed.streams.inputs import SUFFIXES as INPUT_SUFFIXES
+from seqmed.streams.inputs import find_inputs
 from seqmed.tables.cells import cell_text, safe_cell
 
 ColumnType = Literal["text", "integer", "boolean", "number"]
@@ -178,18 +178,14 @@ def refuse_shared(
 ) -> None:
     """Refuse an output that is the same file as the model, an input or another output.
 
-    Parameters
-    ----------
-    outputs : outputs by the option or argument that names them.
-    model : a model that is read; None if it is an output.
-    data, file_format : the inputs.
+    Outputs are named by their option or argument. ``model`` is None if it is an output.
     """
     taken: dict[Identity, str] = {}
     if model is not None:
         taken |= dict.fromkeys(identities(model), "the model")
-    for path in files_of(data, file_format):
-        name = f"the input {path}" if isinstance(path, Path) else "standard input"
-        taken |= dict.fromkeys(identities(path), name)
+    for source in find_inputs(data, file_format):
+        name = source.name if source.path is None else f"the input {source.name}"
+        taken |= dict.fromkeys(identities(source.path or 0), name)
     for option, output in outputs.items():
         if output is None:
             continue
@@ -202,7 +198,7 @@ def refuse_shared(
         taken |= dict.fromkeys(own, f"{option} {output}")
 
 
-def refuse_existing(path: Path, *, force: bool, use: str = "replace it") -> None:
+def refuse_existing(path: Path, *, force: bool) -> None:
     """Refuse a folder, and an existing file unless ``force`` is set."""
     if path == STANDARD_OUTPUT or is_pipe_or_device(path):
         return
@@ -212,18 +208,7 @@ def refuse_existing(path: Path, *, force: bool, use: str = "replace it") -> None
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     if target.exists() and not force:
-        raise CommandError(f"{path} exists: choose another name, or {use} with --force.")
-
-
-def files_of(data: Sequence[Path], file_format: str | None) -> Iterator[Path | int]:
-    """Yield the input files; standard input as its descriptor."""
-    for path in data:
-        if os.fspath(path) == STANDARD_INPUT:
-            yield 0
-        elif path.is_dir():
-            yield from (each for each in path.iterdir() if is_readable(each, file_format))
-        else:
-            yield path
+        raise CommandError(f"{path} exists: choose another name, or replace it with --force.")
 
 
 def identities(path: Path | int) -> set[Identity]:

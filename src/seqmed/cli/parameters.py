@@ -38,7 +38,6 @@ COUNT_KERNELS = ("tfidf",)
 # Options of the encoder, by parameter, and those that are lists.
 ENCODER_OPTIONS = {
     "features": "--features", "missing_values": "--na", "scale": "--no-scale",
-    "text_size": "--text-size",
 }  # fmt: skip
 LISTS = ("features", "missing_values")
 WORDS = {"none": None, "true": True, "false": False, "inf": float("inf")}
@@ -55,7 +54,7 @@ def value_of(text: str) -> Any:
 
 
 def given_parameters(options: Mapping[str, Any], pairs: Sequence[str]) -> dict[str, Any]:
-    """Return the parameters given by their own options or as NAME=VALUE."""
+    """Return the parameters given by their own options or as NAME=VALUE; the last one counts."""
     given = {
         name: value_of(value) if isinstance(value, str) else value
         for name, value in options.items()
@@ -65,10 +64,6 @@ def given_parameters(options: Mapping[str, Any], pairs: Sequence[str]) -> dict[s
         name, found, text = pair.partition("=")
         if not found:
             raise CommandError(f"--param got {pair!r}, expected NAME=VALUE, for example degree=2.")
-        if name in given and given[name] != value_of(text):
-            raise CommandError(
-                f"parameter {name} is given twice, as {given[name]!r} and {text}: leave one out."
-            )
         given[name] = value_of(text)
     return given
 
@@ -113,19 +108,15 @@ def check_same(
     for name, value in full_names(classifier, given).items():
         if value != known[name]:
             raise differs(name.removeprefix(NESTED), value, known[name])
-    check_same_columns(encoder_of(model), columns)
-
-
-def check_same_columns(encoder: TableEncoder, columns: Mapping[str, Any]) -> None:
-    """Refuse parameters of the encoder that differ from those of a model."""
+    encoder = encoder_of(model)
     kinds = encoder.kinds or {}
     chosen = {
         f"--{kind} {name}": kinds.get(name) == kind for name, kind in columns["kinds"].items()
     }
     default = TableEncoder()
     for name, option in ENCODER_OPTIONS.items():
-        value, before = columns.get(name), getattr(encoder, name)
-        if value is not None and value != getattr(default, name):
+        value, before = columns[name], getattr(encoder, name)
+        if value != getattr(default, name):
             chosen[option] = list(value) == list(before or ()) if name in LISTS else value == before
     for option, same in chosen.items():
         if not same:

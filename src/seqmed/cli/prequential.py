@@ -12,6 +12,7 @@ import json
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -24,16 +25,12 @@ from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
 from seqmed.cli import checkpoint, terminal
-from seqmed.cli.checkpoint import (
-    PendingLines,
-    PrequentialRecord,
-    Progress,
-    classifier_of,
-    encoder_of,
-)
+from seqmed.cli.checkpoint import PendingLines, PrequentialRecord, Progress, classifier_of
 from seqmed.cli.options import Reading
 from seqmed.cli.terminal import CommandError, counted, naming_rows, percent, tell_skipped
 from seqmed.streams import Stream, StreamBatch
+from seqmed.streams.faults import notice
+from seqmed.tables.messages import likely_typo
 from seqmed.tables.stream_pipeline import StreamPipeline
 
 # Seconds of work for every second of saving.
@@ -83,23 +80,13 @@ class StreamLearner:
     def stream(self, data: Sequence[Path], reading: Reading, **more: Any) -> Stream:
         """Return the rows of the data after the position of the model.
 
-        Parameters
-        ----------
-        data : the files.
-        reading : how they are read.
-        **more : further arguments of `Stream`.
+        ``more`` are further arguments of `Stream`.
         """
         progress = self.progress
         return checkpoint.open_stream(
-            data,
-            self.model,
-            progress,
-            reading,
-            batch_size=progress.batch_size,
-            batch_by=progress.batch_by,
-            position=progress.position,
-            **more,
-        )
+            data, self.model, progress, reading, batch_size=progress.batch_size,
+            batch_by=progress.batch_by, position=progress.position, **more,
+        )  # fmt: skip
 
     def follow(self, stream: Stream) -> None:
         """Predict and learn every batch, save, and tell of skipped rows, also after an error."""
@@ -122,8 +109,6 @@ class StreamLearner:
             with terminal.Reporter("learning", wait=0) as bar:
                 for batch in stream:
                     self._learn(batch, stream, skipped)
-                    if self.n_batches == 1:
-                        self._tell_columns(stream)
                     if self._save_is_due():
                         self.save()
                     record = self.progress.record
@@ -151,6 +136,7 @@ class StreamLearner:
         y = np.full(batch.row.size, None) if batch.y is None else batch.y
         labeled = np.flatnonzero(batch.labeled)
         predicted = predict_labeled(self.model, batch.table, labeled)
+        self._warn_of_typos(batch, y, labeled, names)
         with naming_rows(batch, names):
             self.model.partial_fit(batch.table, y)
         scored, correct = score(predicted, y[labeled])
@@ -176,7 +162,7 @@ class StreamLearner:
         """Return the entries of a log line that describe the model and the time."""
         classifier, now = classifier_of(self.model), time.monotonic()
         gap = float(getattr(classifier, "duality_gap_", math.nan))
-        weights = getattr(classifier, "expert_weights_", None)
+        weights = getattr(classifier, "expert_weights_", {})
         change = getattr(getattr(classifier, "update_info_", None), "change", None)
         seconds, self._last_batch = now - self._last_batch, now
         return {
@@ -186,8 +172,7 @@ class StreamLearner:
             "skipped_so_far": record.skipped,
             "classes": classifier.classes_.size,
             "gap": gap if math.isfinite(gap) else None,
-            **({} if weights is None else {"graph_weight": weights["graph"]}),
-            **({} if weights is None else {"expert_weights": weights}),
+            **({"graph_weight": weights["graph"], "expert_weights": weights} if weights else {}),
             **({} if change is None else {"labels_since_change": change.n_labels}),
             "seconds": round(seconds, 4),
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -213,13 +198,23 @@ class StreamLearner:
         weight = f", graph weight {classifier.graph_weight_:.2f}" if mixed else ""
         return f"batch {self.n_batches}, {counted(record.rows, 'row')}{accuracy}{weight}"
 
-    def _tell_columns(self, stream: Stream) -> None:
-        """Tell with --verbose what was inferred from the first batch."""
-        for column in encoder_of(self.model).encoding_.columns:
-            terminal.detail(f"column {column.name!r}: {column.description}.")
-        if stream.label is not None:
-            kind = stream.label.type or "not known yet"
-            terminal.detail(f"labels: column {stream.label.name!r}, type {kind}.")
+    def _warn_of_typos(
+        self, batch: StreamBatch, y: NDArray[Any], labeled: NDArray[np.intp], names: Sequence[str]
+    ) -> None:
+        """Warn of new classes that are probably misspellings of known ones."""
+        known = self.classes.tolist()
+        labels = y[labeled].tolist()
+        counts = Counter(labels)
+        for label in [each for each in counts if each not in known]:
+            commoner = [other for other in counts if counts[other] > counts[label]]
+            meant = likely_typo(label, [*known, *commoner])
+            if meant is not None:
+                place = labeled[labels.index(label)]
+                notice(
+                    f"{names[batch.file[place]]}, row {batch.row[place]}: class {label!r} is new "
+                    f"and similar to {meant!r}: if it is a typing error, correct it and start a "
+                    "new model."
+                )
 
 
 def predict_labeled(

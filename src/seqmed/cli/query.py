@@ -44,15 +44,9 @@ def query_command(
     names = output.kept_columns
     ids = outputs.free_names(checkpoint.encoder_of(pipeline).id_columns, names, {})
     stream = checkpoint.open_stream(
-        data,
-        pipeline,
-        progress,
-        reading,
-        batch_size=ROWS_AT_ONCE,
-        final=True,
-        keep=names,
+        data, pipeline, progress, reading, batch_size=ROWS_AT_ONCE, final=True, keep=names,
         keep_optional=ids,
-    )
+    )  # fmt: skip
     classifier = checkpoint.classifier_of(pipeline)
     shortlist, rows = Shortlist(classifier, max(queries.SHORTLIST, CANDIDATES * number)), 0
     with terminal.Reporter("reading") as bar:
@@ -84,12 +78,9 @@ def refuse_too_few(found: int, number: int, rows: int) -> None:
 
 
 class Shortlist:
-    """The distinct rows of largest expected regret; with fewer than two classes, a random sample.
+    """At most ``size`` distinct rows of largest expected regret.
 
-    Parameters
-    ----------
-    model : the classifier.
-    size : maximum number of rows.
+    With fewer than two classes, they are a random sample.
     """
 
     def __init__(self, model: Any, size: int):

@@ -27,7 +27,6 @@ from seqmed.estimators.labels import (
 )
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, canonical, take_rows
 from seqmed.numeric.execution import callers_level
-from seqmed.numeric.factors import made_symmetric
 
 MatrixLike: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix
 """Rows as a user passes them: array-like, data frame or sparse matrix, of shape (n, p)."""
@@ -196,13 +195,14 @@ def square_gram(gram: Points) -> Array:
             f"kernel='precomputed' got X of shape {gram.shape}, expected a square matrix: pass the "
             "kernel values between all training rows."
         )
-    symmetric, difference = made_symmetric(gram)
+    gram = np.asarray(gram, dtype=np.float64)
+    difference = float(np.abs(gram - gram.T).max(initial=0.0))
     if difference > 0 and difference > ASYMMETRY * largest_size(gram):
         raise ValueError(
             f"kernel='precomputed' got a matrix that differs from its transpose by {difference:.3g}"
             ", expected a symmetric matrix: pass rows and columns in the same order."
         )
-    return symmetric
+    return np.asarray(np.triu(gram) + np.triu(gram, 1).T)
 
 
 def largest_size(values: Array) -> float:

@@ -4,7 +4,6 @@ The matrix A has the entries ``exp(-4 d_ij^2 / d_i^2)`` for the k nearest neighb
 where d_i is the distance to the farthest of them. The edge weights are ``W = (A + A') / 2``, and D
 is the diagonal matrix of vertex degrees. With ``S = D^{-1/2} W D^{-1/2}`` and ``Z = D^{1/2} U`` the
 system is ``(I - alpha S) Z = D^{-1/2} Y``, whose eigenvalues lie between 1 - alpha and 1 + alpha.
-`seqmed.margin.theory.propagated_labels` is the dense form.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 The kept rows are a uniform sample of the unlabeled rows of a stream, and a sample of its labeled
 rows in which newer rows are more frequent. An update replaces some of them. Then it solves for the
 influence of every class, starting from the last solution.
-`seqmed.margin.theory.propagated_labels` is the solution as an equation.
 
 `GraphState` is the graph expert of the mixture. `PropagationState` is the state of
 `GraphPropagation`, which also counts labels. The functions expect validated rows and change nothing

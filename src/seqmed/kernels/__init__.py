@@ -33,11 +33,7 @@ SPECIAL = ("auto", "precomputed")
 def make_kernel(
     kernel: str | Kernel | Callable[[Any, Any], Any], gamma: float | str, degree: int, coef0: float
 ) -> Kernel:
-    """Return the kernel object for the parameters of an estimator.
-
-    "auto" is decided by the first batch, see `ByFormat`; "precomputed" needs a matrix, see
-    `Precomputed`.
-    """
+    """Return the kernel object for the parameters of an estimator; not for "precomputed"."""
     if isinstance(kernel, str) and kernel == "auto":
         return ByFormat(gamma)
     if isinstance(kernel, str) and kernel in KERNELS:

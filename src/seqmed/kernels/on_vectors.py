@@ -4,8 +4,7 @@ A kernel is a frozen object. Parameters that depend on data (``gamma="scale"``, 
 learned once, by `Kernel.freeze` on the first batch. They never change, because a change would
 invalidate every multiplier learned before.
 
-Points are rows, dense (n, p) arrays or CSR (n, p) arrays; both arguments of a call have the same
-format.
+Points are rows, dense or CSR arrays (n, p); both arguments of a call have the same format.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 from seqmed.numeric.arrays import Array, Indices, Points, row_norms_squared, stack
 from seqmed.numeric.execution import run_in_threads
-from seqmed.numeric.expectations import expect
 from seqmed.numeric.factors import symmetric_product
 
 # Largest |x|^2, in units of 1/gamma, for which the data are not centred.
@@ -31,9 +29,8 @@ NEAR_ZERO = 10.0
 CONSTANT = 4 * float(np.finfo(np.float64).eps)
 # Number of kernel values held at once while scores are computed: 16 MB, which are reused.
 BLOCK_VALUES = 2**21
-# Largest |x - centre|^2, in units of 1/gamma, for which distances are computed from inner products.
-# The error of such a distance is about 1e-15 of this value. For larger values, distances are
-# computed from differences.
+# Largest |x - centre|^2, in units of 1/gamma, for which distances are computed from inner products,
+# with an error of about 1e-15 of this value.
 FAR_FROM_CENTRE = 1e4
 # Side of a square tile (512 kB). Other tiles have as many values. Wide tiles are faster.
 TILE, TILE_COLUMNS = 256, 1024
@@ -64,10 +61,6 @@ class Kernel(ABC):
     def diagonal(self, points: Points) -> Array:
         """Return ``k(x, x)`` for every row, (n,)."""
 
-    def accepts(self, points: Points) -> bool:
-        """Whether points have the type and the range of values that the kernel needs."""
-        return bool(points.dtype.kind == "f")
-
     def freeze(self, points: Points, weights: Array) -> Kernel:
         """Return the kernel with its data-dependent parameters learned from a weighted batch."""
         return self
@@ -80,10 +73,7 @@ class Kernel(ABC):
         return sums
 
     def coordinates(self, points: Points) -> Points | None:
-        """Return the vectors whose Euclidean distances the graph uses.
-
-        None means distances in the feature space of the kernel.
-        """
+        """Return the vectors whose distances the graph uses; None for those in feature space."""
         return points
 
     def join(self, first: Expansion, second: Expansion) -> Expansion:
@@ -135,27 +125,16 @@ def resolve_gamma(gamma: float | str, points: Points, weights: Array) -> float:
     return float(1.0 / (points.shape[1] * variance))
 
 
-def check_gamma(gamma: float | str) -> None:
-    """Raise a ValueError if gamma is neither a name nor a positive number."""
-    expect(isinstance(gamma, str) or 0 < gamma < np.inf, "gamma > 0")
-
-
 @dataclass(frozen=True, eq=False)
 class RBF(Kernel):
     """``exp(-gamma |x - x'|^2)``; the paper's width ``w`` is ``gamma = 1 / (2 w^2)``.
 
-    ``centre`` (p,) is the mean of the first dense batch. The centre is subtracted before distances
-    are computed, because a common offset of all rows would make digits cancel. None if no centring
-    is needed.
+    ``centre`` (p,) is the mean of the first dense batch, subtracted because a common offset of all
+    rows would make digits cancel; None if no centring is needed.
     """
 
     gamma: float | str = "scale"
     centre: Array | None = None
-
-    def validate(self) -> None:
-        """Raise a ValueError if a parameter would give values that are not finite."""
-        check_gamma(self.gamma)
-        expect(self.centre is None or self.centre.ndim == 1, "a centre with one axis")
 
     def freeze(self, points: Points, weights: Array) -> Kernel:
         gamma, centre = resolve_gamma(self.gamma, points, weights), None
@@ -250,11 +229,6 @@ class Polynomial(Kernel):
     degree: int = 3
     coef0: float = 0.0
 
-    def validate(self) -> None:
-        """Raise a ValueError if a parameter is out of range."""
-        check_gamma(self.gamma)
-        expect(self.degree >= 1 and 0 <= self.coef0 < np.inf, "degree >= 1 and coef0 >= 0")
-
     def freeze(self, points: Points, weights: Array) -> Polynomial:
         return replace(self, gamma=resolve_gamma(self.gamma, points, weights))
 
@@ -272,9 +246,8 @@ class Polynomial(Kernel):
 class PreparedRows(NamedTuple):
     """Rows (n, p) prepared as the left or right factor of a product.
 
-    ``factors`` (n, p) are the rows minus the centre, and ``lengths`` (n,) are their gamma |x|^2.
-    For narrow rows, ``factors`` are (n, p + 2) and include the lengths. ``far`` are the indices of
-    rows far from the centre.
+    ``factors`` are the rows minus the centre, with two more columns if they are narrow, ``lengths``
+    (n,) their gamma |x|^2, and ``far`` the indices of those far from the centre.
     """
 
     rows: Array
@@ -282,19 +255,13 @@ class PreparedRows(NamedTuple):
     lengths: Array
     far: Indices
 
-    def part(self, rows: slice) -> PreparedRows:
-        """Return the selected rows."""
-        far = within(self.far, rows) - rows.start
-        return PreparedRows(self.rows[rows], self.factors[rows], self.lengths[rows], far)
-
 
 class Gaussians:
     """``exp(-gamma |x - x'|^2)`` from dense rows to m points, tile by tile.
 
     The exponent is ``2 gamma x . x' - gamma |x|^2 - gamma |x'|^2``. For narrow rows it is computed
-    as a single product, ``(2 gamma x, -gamma |x|^2, 1) . (x', 1, -gamma |x'|^2)``. Each tile stays
-    in the cache from the product to the exponential. For rows far from the centre the three terms
-    would cancel, so the exponent is computed from differences of coordinates.
+    as a single product, ``(2 gamma x, -gamma |x|^2, 1) . (x', 1, -gamma |x'|^2)``. Rows far from
+    the centre are compared by differences of coordinates. Tiles stay in the cache.
     """
 
     def __init__(self, points: Array, centre: Array | None, gamma: float) -> None:
@@ -338,16 +305,11 @@ class Gaussians:
     def in_strips(
         self, work: Callable[[slice, PreparedRows, Array], None], left: Array, size: int, width: int
     ) -> None:
-        """Call ``work`` for every strip of ``size`` rows of ``left``, in several threads.
-
-        It gets the slice, the prepared rows, and a buffer for tiles of ``width`` columns.
-        """
+        """Call ``work`` with every strip of ``left`` and a buffer for tiles of ``width``."""
         n, cost = left.shape[0], self.size * max(1, self.points.shape[1] // NARROW)
-        # few rows are prepared at once
-        every = self.side(left, left=True) if left.size <= TILE * TILE else None
 
         def run(rows: slice) -> None:
-            strip = self.side(left[rows], left=True) if every is None else every.part(rows)
+            strip = self.side(left[rows], left=True)
             work(rows, strip, np.empty(size * min(self.size, width)))
 
         run_in_threads(run, parts(n, size), n * cost)
@@ -415,10 +377,7 @@ def tile_of(buffer: Array, rows: slice, columns: slice) -> Array:
 
 
 def even(n: int, size: int) -> int:
-    """Return a strip size close to ``size`` that divides n rows into an even number of strips.
-
-    Two threads then have equal work. If there are few rows, there is a single strip.
-    """
+    """Return a strip size close to ``size`` that divides n rows evenly between two threads."""
     count = 2 * round(n / (2 * size)) or 1
     return max(1, -(-n // count))
 

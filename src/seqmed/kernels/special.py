@@ -10,12 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.extmath import safe_sparse_dot
 
-from seqmed.kernels.on_vectors import Expansion, Kernel
+from seqmed.kernels.on_vectors import Expansion, Kernel, parts
 from seqmed.numeric.arrays import Array, Points, row_norms_squared
-from seqmed.numeric.expectations import expect
-
-# Number of rows evaluated at once if only the diagonal is needed.
-DIAGONAL_BLOCK = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,10 +25,6 @@ class TfIdf(Kernel):
     idf: Array | None = None
 
     on_vectors = False
-
-    def accepts(self, points: Points) -> bool:
-        values = points.data if sp.issparse(points) else points
-        return super().accepts(points) and bool((values >= 0).all())
 
     def freeze(self, points: Points, weights: Array) -> Kernel:
         check_counts(points)
@@ -103,8 +95,7 @@ class FromFunction(Kernel):
 
     def diagonal(self, points: Points) -> Array:
         diagonal = np.empty(points.shape[0])
-        for start in range(0, points.shape[0], DIAGONAL_BLOCK):
-            rows = slice(start, start + DIAGONAL_BLOCK)
+        for rows in parts(points.shape[0], 128):
             diagonal[rows] = np.diagonal(self(points[rows], points[rows]))
         return diagonal
 
@@ -119,14 +110,6 @@ class Precomputed(Kernel):
 
     gram: Array
     on_vectors = False
-
-    def validate(self) -> None:
-        """Raise a ValueError if the matrix is not square."""
-        expect(self.gram.shape == self.gram.shape[:1] * 2, "a square kernel matrix")
-
-    def accepts(self, points: Points) -> bool:
-        size = self.gram.shape[0]
-        return points.dtype.kind == "i" and bool(((points >= 0) & (points < size)).all())
 
     def __call__(self, left: Points, right: Points) -> Array:
         columns = right[:, 0]

@@ -1,15 +1,12 @@
 """Calibrated probabilities, from the record of earlier scores and their labels.
 
-The posterior standard deviation is not a probability of error, because labels never shrink it. The
-stream itself provides a record: every labeled row is scored before it is learned. A slope A > 0
-turns class scores s into probabilities ``softmax(A s)``, or ``sigmoid(A f)`` for the single score
-of two classes. The record is stored as its log-likelihood under every slope of a fixed grid, in
-constant memory. To forget old scores, these log-likelihoods are scaled down.
+Every labeled row is scored before it is learned. A slope A > 0 turns class scores s into
+probabilities ``softmax(A s)``. The record is its log-likelihood under every slope of a fixed grid.
+To forget old scores, these log-likelihoods are scaled down.
 
 Probabilities are averaged over the slopes, weighted by a prior and the likelihood of the record.
-Under every slope the class with the largest score has the largest probability, so predictions and
-probabilities agree. With few scored labels, small slopes keep their weight, and probabilities are
-less extreme.
+Predictions and probabilities agree. With few scored labels, small slopes keep their weight, and
+probabilities are less extreme.
 """
 
 from __future__ import annotations
@@ -23,16 +20,13 @@ from scipy.special import softmax
 from seqmed.classes import ClassCounts
 from seqmed.kernels import blocks
 from seqmed.numeric.arrays import Array
-from seqmed.numeric.expectations import expect_shape
 
-# Grid of slopes in steps of half an octave. Scores on the margin are +-1. If C is close to
-# slack_shape, scores on the margin are as small as ``1 - slack_shape / C``. Such scores need the
-# steepest slopes.
+# Grid of slopes in steps of half an octave. Scores on the margin are mostly +-1, but as small as
+# ``1 - slack_shape / C`` if C is close to slack_shape: they need the steepest slopes.
 SLOPES = 2.0 ** np.arange(-5.0, 12.5, 0.5)
 # Mean and standard deviation of the normal prior of the slope, in octaves.
 PRIOR_MEAN, PRIOR_DEVIATION = 1.5, 2.0
-# Probability of a random label. This probability bounds the influence of a single row on the
-# likelihood.
+# Probability of a random label: it bounds the influence of a single row.
 LABEL_NOISE = 1e-3
 # Largest exponent, to avoid overflow.
 LARGEST_EXPONENT = 50.0
@@ -44,18 +38,12 @@ SMALLEST_WEIGHT = 1e-9
 class Calibration:
     """The record of labeled rows that were scored before they were learned.
 
-    Parameters
-    ----------
-    log_likelihoods : (slopes,) log-likelihood of the record under every slope of `SLOPES`.
-    n_scored : total weight of the recorded labels.
+    ``log_likelihoods`` are those of the record under every slope of `SLOPES`, ``n_scored`` is the
+    total weight of its labels.
     """
 
     log_likelihoods: Array = field(default_factory=lambda: np.zeros(SLOPES.size))
     n_scored: float = 0.0
-
-    def validate(self) -> None:
-        """Raise a ValueError if there is not one log-likelihood for every slope."""
-        expect_shape(self, SLOPES.shape, "log_likelihoods")
 
     @property
     def slope_weights(self) -> Array:
@@ -71,8 +59,6 @@ class Calibration:
 
     def forget(self, forgetting: float) -> Calibration:
         """Return the record discounted by the forgetting factor, in (0, 1]."""
-        if forgetting == 1.0:
-            return self
         return Calibration(forgetting * self.log_likelihoods, forgetting * self.n_scored)
 
     def add(self, scores: Array, codes: NDArray[np.intp], weights: Array) -> Calibration:
@@ -110,15 +96,9 @@ def record(
     codes: NDArray[np.intp],
     weights: Array,
 ) -> Calibration:
-    """Add a labeled batch to the record, with the scores it had before it was learned.
+    """Add a labeled batch to the record, with its scores (n, machines) before it was learned.
 
-    Parameters
-    ----------
-    calibration : record so far.
-    counts : labels when the rows were scored; at least two classes have labels.
-    scores : (n, machines) scores of the machines.
-    codes : (n,) the true classes. Rows of classes without earlier labels are left out.
-    weights : (n,) weights of the rows.
+    ``counts`` are the labels before; rows of classes without labels are left out.
     """
     seen = counts.seen
     usable = seen[codes] & np.isfinite(scores).all(axis=1)
@@ -136,9 +116,8 @@ def with_unseen(counts: ClassCounts, seen: Array, of_classes: Array) -> Array:
     """Return the probability of every class, (n, K), given those of the classes with labels.
 
     A declared class without a label has the probability ``1 / (n_labels + n_classes)``, by
-    Laplace's rule of succession. The class with the largest score in ``of_classes`` (n, K) has the
-    largest probability. If rounding makes another probability equal, that of this class is
-    increased.
+    Laplace's rule of succession. The class with the largest score in ``of_classes`` (n, K) keeps
+    the largest probability, also after rounding.
     """
     unseen = 1.0 / (counts.weights.sum() + counts.size)
     found = np.full((seen.shape[0], counts.size), unseen)

@@ -12,49 +12,26 @@ from scipy.spatial.distance import cdist
 
 from seqmed.kernels import Kernel, blocks, squared_distances
 from seqmed.numeric.arrays import Array, Indices, Points, row_norms_squared
-from seqmed.numeric.expectations import expect
 from seqmed.numeric.factors import semidefinite_factor
 
-# Number of values of neighbour differences computed at once (1 MB).
-EDGE_BLOCK = 2**17
 # Expected number of nonzero entries of a sparse row.
 SPARSE_WIDTH = 32
 # Largest number of rows, and of rows per column, for which all distances are computed.
 SMALL_BATCH, WIDE = 2048, 8
-# Squared distance, relative to squared norms, below which inner products lose too many digits.
-CANCELLED = 1e-3
-# Squared distance of the farthest neighbour, relative to squared norms, below which rounding may
-# hide nearer rows.
-UNSURE = 1e-6
+# Squared distances, relative to squared norms, below which inner products lose too many digits, and
+# rounding may hide nearer rows; the latter holds for the farthest neighbour.
+CANCELLED, UNSURE = 1e-3, 1e-6
 # Squared distance in feature space, relative to squared norms, that is attributed to rounding.
 ZERO_DISTANCE = 1e-14
 
 
 @dataclass(frozen=True)
 class GraphParameters:
-    """Parameters of the graph of a batch.
-
-    Parameters
-    ----------
-    n_neighbors : number of neighbours of a point, >= 1, without the point itself.
-    weights : "heat" for ``exp(-d^2 / (4 w))``, or "binary".
-    heat_width : the width ``w > 0`` of heat weights; None until it has been measured.
-    """
+    """Parameters of the graph of a batch, see `SeqLapMED`; a width of None is to be measured."""
 
     n_neighbors: int = 10
     weights: str = "heat"
     heat_width: float | None = None
-
-    def validate(self) -> None:
-        """Raise a ValueError if a parameter is out of range."""
-        expect(self.n_neighbors >= 1, "n_neighbors >= 1")
-        expect(self.weights in ("heat", "binary"), "weights 'heat' or 'binary'")
-        expect(self.heat_width is None or 0 < self.heat_width < np.inf, "heat_width > 0")
-
-    @property
-    def lacks_width(self) -> bool:
-        """Whether the width of heat weights has to be measured."""
-        return self.weights == "heat" and self.heat_width is None
 
 
 class Neighbours(NamedTuple):
@@ -77,10 +54,9 @@ class Smoothness:
         return (0.5 * self.weight) * (product + product.T)
 
     def observations(self, functions: Array) -> Array:
-        """Return F, (r, m), with ``F' F = weight * V' L V`` for functions V (n, m).
+        """Return F, (r, m), with ``F' F = weight * V' L V`` for functions V (n, m), r <= min(n, m).
 
-        The penalty of a combination u is ``|F u|^2``. The penalty is equivalent to r observations
-        of zero, where r is at most the smaller of n and m.
+        The penalty of a combination u is ``|F u|^2``, as that of r observations of zero.
         """
         n, m = functions.shape
         if n > m:
@@ -93,10 +69,7 @@ class Smoothness:
 
 
 def find_neighbours(kernel: Kernel, points: Points, n_neighbors: int) -> Neighbours:
-    """Return the nearest neighbours within a batch of distinct points, without the point itself.
-
-    If the kernel has no coordinates, distances are measured in its feature space.
-    """
+    """Return the nearest neighbours within a batch of distinct points, without the point itself."""
     n = points.shape[0]
     k = min(n_neighbors, n - 1)
     if k < 1:
@@ -137,8 +110,7 @@ def nearest(coordinates: Points, k: int) -> Neighbours:
 def nearest_of_few(coordinates: Array, k: int) -> Neighbours:
     """Return the result of `nearest` for few centred rows, from all their inner products.
 
-    If rounding makes the neighbours of a row uncertain or digits cancel, distances are computed
-    from differences.
+    Distances that rounding makes uncertain are computed from differences.
     """
     norms = row_norms_squared(coordinates)
     squares = squared_distances(coordinates, coordinates)
@@ -177,9 +149,7 @@ def edge_lengths(
     n, k = indices.shape
     lengths = np.empty((n, k))
     width = SPARSE_WIDTH if sp.issparse(coordinates) else coordinates.shape[1]
-    size = max(1, EDGE_BLOCK // max(1, k * width))
-    for first in range(0, n, size):
-        rows = slice(first, first + size)
+    for rows in blocks(n, k * width):
         if sp.issparse(coordinates):
             difference = coordinates[np.repeat(starts[rows], k)]
             difference = difference - coordinates[indices[rows].ravel()]

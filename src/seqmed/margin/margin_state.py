@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -34,14 +34,7 @@ SMALLEST_BOUND, LARGEST_PENALTY = 1e-100, 1e100
 
 
 class MarginState(NamedTuple):
-    """The state of the margin learner.
-
-    Attributes
-    ----------
-    posterior : Gaussian over the functions of all machines.
-    counts : labels of every class so far.
-    calibration : record of earlier scores, for probabilities; None if nothing is recorded.
-    """
+    """The state of the margin learner; without a calibration, scores are not recorded."""
 
     posterior: Posterior
     counts: ClassCounts
@@ -58,9 +51,6 @@ class MarginState(NamedTuple):
         counts, window = self.counts, self.posterior.window
         expect(self.posterior.biases.size == counts.n_machines, "a machine for every class")
         expect(counts.size or not window.size, "known classes in the window")
-        posterior, accepts = self.posterior, self.posterior.covariance.kernel.accepts
-        terms: tuple[Any, ...] = (posterior.frozen, window, *posterior.mean_parts)
-        expect(all(accepts(each.points) for each in terms), "points that suit the kernel")
 
 
 # -- the first batch -------------------------------------------------------------------------------
@@ -69,11 +59,7 @@ class MarginState(NamedTuple):
 def begin(
     parameters: MarginParameters, rows: Rows, seed: int, *, calibrated: bool = True
 ) -> MarginState:
-    """Return the state before the first batch, ``rows``, on which the kernel is measured.
-
-    With ``bias="auto"`` there is one machine per class with a known bias of -1. Otherwise the prior
-    of the bias is diffuse.
-    """
+    """Return the state before the first batch, ``rows``, on which the kernel is measured."""
     if parameters.kernel is None:
         assert rows.gram is not None
         kernel: Kernel = Precomputed(rows.gram)
@@ -139,11 +125,7 @@ def learn(
 
 
 def label_parts(rows: Rows, seed: int, most: int | None) -> Iterator[Rows]:
-    """Yield the batch in parts of at most ``most`` labels, in random order.
-
-    The first part has all rows, so that the batch has one graph. The labels of the other parts are
-    learned as late labels.
-    """
+    """Yield the batch in parts of at most ``most`` labels, in random order."""
     places = np.flatnonzero(rows.labeled)
     if most is None or places.size <= most:
         yield rows
@@ -159,10 +141,9 @@ def label_parts(rows: Rows, seed: int, most: int | None) -> Iterator[Rows]:
 def learn_part(
     state: MarginState, rows: Rows, parameters: MarginParameters, new_points: bool
 ) -> tuple[MarginState, UpdateInfo]:
-    """Learn a part of a batch, or late labels.
+    """Learn a part of a batch, or late labels, and record the scores of labeled rows before it.
 
-    The calibration records the scores of labeled rows under the posterior before the update. It is
-    updated last, because the update decides whether earlier labels are discounted.
+    The record comes last, because the update decides whether earlier labels are discounted.
     """
     labeled, before, record = rows.labeled, state.posterior, state.calibration
     points, codes = take_rows(rows.points, labeled), rows.codes[labeled]
@@ -204,10 +185,9 @@ def learn_part(
 def find_labels(
     state: MarginState, points: Points, codes: Indices | None, parameters: MarginParameters
 ) -> Mask:
-    """Return a mask of the rows of the window whose labels are to be retracted.
+    """Return a mask of the newest rows of the window that equal ``points``, and have these codes.
 
-    The rows of the window equal ``points``, and have the classes ``codes`` unless this is None. If
-    several rows equal a point, the newest one is found; a point that occurs twice is found twice.
+    A point that occurs twice is found twice. Without ``codes`` the classes do not matter.
     """
     if parameters.averaging:
         raise ValueError(
@@ -287,10 +267,7 @@ def summed_size(state: MarginState, points: Points) -> float:
 def for_batch(
     parameters: MarginParameters, labeled_weight: float, weight: float
 ) -> MarginParameters:
-    """Return the parameters with the C and beta of a batch; refuse extreme values.
-
-    The weights are the total weights of its labeled rows and of all rows.
-    """
+    """Return the parameters with the C and beta of a batch, given weights of labels and rows."""
     C, beta = parameters.C, parameters.beta
     C_origin, beta_origin = f"C={C:g}", f"beta={beta:g}"
     if parameters.gammas is not None:

@@ -8,9 +8,6 @@ bias is
 
 The multipliers c of the window are optimised again by the next update. The multipliers of frozen
 support vectors are not. Support vectors beyond the budget are projected on the landmarks.
-
-The functions after the classes change the mean between two solves, and return a new posterior: new
-machines, forgetting, new landmarks, freezing, averaging, the budget.
 """
 
 from __future__ import annotations
@@ -106,18 +103,11 @@ class Terms:
 
 @dataclass(frozen=True)
 class ScoredTerms(Terms):
-    """Terms with the scores of the frozen support vectors at their points.
-
-    Parameters
-    ----------
-    frozen_scores : (n, machines) ``sum_frozen k(x, x_s) c_s`` in the base kernel. They are cached,
-        because they change only when support vectors are frozen or dropped.
-    """
+    """Terms with the scores (n, machines) of frozen support vectors, which rarely change."""
 
     frozen_scores: Array
 
     def mapped(self, transfer: Array) -> Self:
-        """Return the terms of new machines, each a combination (h, H) of the old machines."""
         return replace(super().mapped(transfer), frozen_scores=self.frozen_scores @ transfer)
 
 
@@ -175,13 +165,11 @@ class Posterior:
     graph_parameters : parameters of the graph of a batch, with the heat width once measured.
     frozen : support vectors whose multipliers are final, kept exactly.
     window : labeled points whose multipliers the next update optimises again.
-    landmarks : coefficients of support vectors projected on the recursion's landmarks, and of the
-        averaged mean there.
+    landmarks : support vectors projected on the recursion's landmarks, and the averaged mean there.
     mean_parts : the mean used for prediction as expansions in the base kernel, ready to evaluate.
     intercepts : (machines,) the biases for predictions: those of the averaged mean if it is used.
     biases : (machines,) the newest biases.
-    frozen_sums : (machines,) sum of the frozen signed multipliers. With a diffuse bias the
-        multipliers of the window compensate for them.
+    frozen_sums : (machines,) sum of the frozen signed multipliers, for a diffuse bias.
     n_solved : (machines,) number of updates that have solved a dual of this machine.
     known_bias : whether the bias is known to be `KNOWN_BIAS`; if not, its prior is diffuse.
     n_batches : batches learned.
@@ -238,8 +226,7 @@ class Posterior:
     def mean(self, points: Points, geometry: WindowCovariance | None = None) -> Array:
         """Return the mean score of every row under every machine, bias included, (n, machines).
 
-        ``geometry`` is the covariance of the points, if the mean is an expansion on landmarks and
-        it is known.
+        ``geometry`` is the covariance of the points, given for a mean on landmarks only.
         """
         if geometry is not None:
             return geometry.scores(self.mean_parts[0].coefficients) + self.intercepts
@@ -248,8 +235,7 @@ class Posterior:
     def summed_sizes(self, points: Points) -> Array:
         """Return bounds (n,) on the sum of ``|term|`` over the terms of a score.
 
-        The terms are ``c_s k(x, x_s)`` and the bias, and ``|k(x, x_s)|`` is at most
-        ``sqrt(k(x, x) k(x_s, x_s))``.
+        A kernel value ``|k(x, x_s)|`` is at most ``sqrt(k(x, x) k(x_s, x_s))``.
         """
         kernel, largest = self.covariance.kernel, 0.0
         # weights that are summed already may have cancelled
@@ -263,17 +249,15 @@ class Posterior:
 
     def standard_deviation(self, points: Points) -> Array:
         """Return the standard deviation of the score at every row, (n,), without the bias."""
-        covariance = self.covariance
         variances = np.empty(points.shape[0])
-        for rows in blocks(points.shape[0], covariance.width):
-            variances[rows] = covariance.diagonal(points[rows])
+        for rows in blocks(points.shape[0], max(self.size, self.landmarks.size)):
+            variances[rows] = self.covariance.diagonal(points[rows])
         return np.sqrt(variances)
 
     def frozen_coefficients(self) -> Array:
         """Return the coefficients (m, machines) of the mean without the window, on the landmarks.
 
-        In the base kernel, a coefficient has two parts: the coefficient of projected support
-        vectors, and the coefficient that smoothness adds for all frozen support vectors.
+        They are those of projected support vectors, plus what smoothness adds for all frozen ones.
         """
         landmarks = self.landmarks
         if self.covariance.on_landmarks or not landmarks.size:
@@ -296,10 +280,7 @@ class Posterior:
 def prior_of(
     recursion: Recursion, graph_parameters: GraphParameters, points: Points, known_bias: bool
 ) -> Posterior:
-    """Return the prior of one machine: its mean is the bias, its covariance the base kernel.
-
-    ``points`` determines the format of later rows.
-    """
+    """Return the prior of one machine, whose mean is its bias, for rows such as ``points``."""
     empty, nothing, none = no_rows(points), np.zeros((0, 1)), np.zeros(0)
     bias = np.full(1, KNOWN_BIAS if known_bias else 0.0)
     return Posterior(
@@ -321,13 +302,9 @@ def prior_of(
 def with_machines(posterior: Posterior, transfer: Array, offsets: Array) -> Posterior:
     """Return the posterior for other classes; machines are new, or signed copies of old machines.
 
-    Parameters
-    ----------
-    posterior : posterior with ``h`` machines.
-    transfer : (h, H) with at most one nonzero entry, -1 or +1, per column; a column of zeros is a
-        new machine, for which every point of the window is a negative example.
-    offsets : (H,) the intercepts of the new machines, 0 for the copies. If they are known, a new
-        machine counts as solved in all earlier updates, with multipliers of 0.
+    ``transfer`` (h, H) has at most one nonzero entry, -1 or +1, per column. A column of zeros is a
+    new machine, for which every point of the window is a negative example. ``offsets`` (H,) are its
+    intercept, and 0 for the copies. A new machine with a known bias counts as solved so far.
     """
     window = posterior.window
     signs = window.signs @ transfer
@@ -360,9 +337,7 @@ NEGLIGIBLE = 1e-9
 def forget_labels(posterior: Posterior, forgetting: float) -> Posterior:
     """Return the posterior with the effect of labels discounted by ``forgetting`` in (0, 1].
 
-    Frozen coefficients and their part of the bias are discounted. In the window, bounds and shapes
-    are discounted too, which scales the weight of a row. Support vectors with negligible
-    coefficients are dropped.
+    In the window this scales the weight of a row. Negligible support vectors are dropped.
     """
 
     def discounted(terms: SomeScored) -> SomeScored:
@@ -412,10 +387,7 @@ def add_frozen_scores(posterior: Posterior, terms: Terms, sign: float) -> Poster
 
 
 def with_recursion(posterior: Posterior, folded: FoldResult) -> Posterior:
-    """Return the posterior with an updated recursion and expansions on its new landmarks.
-
-    The coefficients of replaced landmarks are projected on the new landmarks.
-    """
+    """Return the posterior with a new recursion; expansions are projected on its landmarks."""
     recursion, origin = folded
     if origin is None:
         return replace(posterior, recursion=recursion)
@@ -437,10 +409,7 @@ def with_recursion(posterior: Posterior, folded: FoldResult) -> Posterior:
 
 
 def freeze(posterior: Posterior, leaving: Terms) -> Posterior:
-    """Return the posterior with the points that have left the window frozen.
-
-    If every function is an expansion on the landmarks, the points are added to that expansion.
-    """
+    """Return the posterior with points frozen that have left the window."""
     if not leaving.size:
         return posterior
     sums = posterior.frozen_sums + leaving.coefficients.sum(axis=0)
@@ -470,13 +439,8 @@ def halves(values: Array) -> tuple[Array, Array]:
 def average(posterior: Posterior, solved: Mask, forgetting: float, newest: Array) -> Posterior:
     """Return the posterior with its newest mean added to the running mean of all means.
 
-    Parameters
-    ----------
-    posterior : posterior after a solve, which is already counted in ``posterior.n_solved``.
-    solved : (machines,) whether this update has solved a dual of the machine. The averages of the
-        other machines do not change.
-    forgetting : forgetting factor in (0, 1]; it also applies to the running mean.
-    newest : (m, machines) `Posterior.landmark_coefficients` of the newest mean.
+    ``solved`` (machines,) tells whose dual was solved, already counted in ``n_solved``; the other
+    averages do not change. ``newest`` (m, machines) are the `Posterior.landmark_coefficients`.
     """
     counts = np.maximum(posterior.n_solved, 1)
     step = np.where(solved, np.maximum(1.0 / counts, 1.0 - forgetting), 0.0)
@@ -501,8 +465,7 @@ def average(posterior: Posterior, solved: Mask, forgetting: float, newest: Array
 def within_budget(posterior: Posterior, capacity: int | None) -> Posterior:
     """Return the posterior with at most ``capacity`` labeled points kept exactly.
 
-    Points of the window with the smallest multipliers are frozen first. Then the frozen points with
-    the smallest projection error are projected on the landmarks.
+    Points with the smallest multipliers are frozen, then those with the smallest error projected.
     """
     if capacity is None:
         return posterior
@@ -539,9 +502,8 @@ def with_mean_parts(
 ) -> Posterior:
     """Return the posterior with its mean expanded in the base kernel, for predictions.
 
-    Points without a coefficient are left out, unless the state is ``bounded``. A bounded state
-    shares its points with the mean, and its size does not depend on the number of zero
-    coefficients. ``newest`` (m, machines) are its `Posterior.landmark_coefficients`.
+    Points without a coefficient are left out, unless the state is ``bounded``: it shares its points
+    with the mean. ``newest`` (m, machines) are its `Posterior.landmark_coefficients`.
     """
     kernel, landmarks = posterior.covariance.kernel, posterior.landmarks
     own = () if posterior.covariance.on_landmarks else (posterior.frozen, posterior.window)

@@ -1,4 +1,4 @@
-"""Theorems 1 and 2 of the paper, and the prior of the graph, as equations.
+"""Theorems 1 and 2 of the paper as equations.
 
 These functions are slow, dense and literal. Nothing in the package calls them. Every fast path
 names the one it computes, and the tests compare the two. Hou and Hero, "Sequential Maximum Margin
@@ -38,8 +38,8 @@ def dual_objective(
 def posterior_mean(k: Kernel, x: Array, X: Array, y: Array, a: Array, b: float) -> Array:
     """Return m(x) + b, with ``m(x) = k_t(x, X) Y a`` over the labeled rows X of all batches so far.
 
-    The sum has the multipliers of every batch, but only the newest kernel k_t. The decision is the
-    sign of m(x) + b. The fast path is `seqmed.margin.posterior.Posterior.mean`.
+    The sum has the multipliers of every batch, but only the newest kernel k_t. The fast path is
+    `seqmed.margin.posterior.Posterior.mean`.
     """
     return k(x, X) @ (y * a) + b
 
@@ -57,34 +57,3 @@ def smoothed_kernel(k: Kernel, X: Array, L: Array, beta: float) -> Kernel:
     P = 2.0 * beta * L
     S = np.linalg.inv(np.eye(len(X)) + P @ k(X, X)) @ P
     return lambda x, z: k(x, z) - k(x, X) @ S @ k(X, z)
-
-
-def unrolled_kernel(k: Kernel, batches: list[tuple[Array, Array, float]]) -> Kernel:
-    """Return the kernel after several batches (X, L, beta), one after the other."""
-    for X, L, beta in batches:
-        k = smoothed_kernel(k, X, L, beta)
-    return k
-
-
-# -- the graph of GraphPropagation -----------------------------------------------------------------
-
-
-def graph_covariance(W: Array, alpha: float) -> Array:
-    """Return the prior covariance of a function on a graph, ``(D - alpha W)^{-1}``.
-
-    W (n, n) holds symmetric edge weights. D is the diagonal matrix of their row sums (1 for a row
-    without an edge). The inverse of this covariance is ``(1 - alpha) D`` plus alpha times the
-    Laplacian D - W: functions are smooth along edges and bounded everywhere.
-    """
-    D = W.sum(axis=1)
-    precision: Array = np.diag(np.where(D > 0, D, 1.0)) - alpha * W
-    return np.asarray(np.linalg.inv(precision), dtype=np.float64)
-
-
-def propagated_labels(W: Array, Y: Array, alpha: float) -> Array:
-    """Return ``(D - alpha W)^{-1} Y``, (n, classes): the influence of every class at every row.
-
-    Y holds the weight of a row's label in the column of its class. The fast path is
-    `seqmed.graph.conjugate_gradients`.
-    """
-    return graph_covariance(W, alpha) @ Y

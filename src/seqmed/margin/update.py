@@ -7,8 +7,6 @@ The steps of an update are (Theorems 1 and 2 of the paper, `seqmed.margin.theory
 3. new labeled rows enter the window, and the multipliers of the oldest rows are frozen;
 4. one dual per machine gives the multipliers of the window and the bias (Theorem 1);
 5. the new mean is averaged, kept within its budget, and expanded in the base kernel.
-
-Nothing is changed in place: a step that fails leaves the posterior as it was.
 """
 
 from __future__ import annotations
@@ -45,8 +43,7 @@ from seqmed.margin.posterior import (
 )
 from seqmed.numeric.arrays import Array, Mask, Points, distinct_rows, take_rows
 
-# Largest number of labels in one dual with a budget, as a multiple of the kept labeled rows; and
-# the number of labels that SeqMED never divides.
+# Largest number of labels in one dual, as a multiple of the kept ones, and the least for SeqMED.
 LABELS_AT_ONCE, FEWEST_AT_ONCE = 4, 2000
 
 
@@ -59,13 +56,10 @@ class MarginParameters:
     Parameters
     ----------
     kernel : the kernel before the first batch; None for a precomputed one.
-    slack_shape : shape of the slack prior; None for min(1, C / 2).
+    slack_shape : None for min(1, C / 2).
     class_weight : (K,) weights of the classes, "balanced", or None.
-    beta : smoothness weight; the penalty is ``2 beta f' L f``. 0 in SeqMED.
     gammas : gamma_A and gamma_I of the paper, which replace C and beta; None without them.
-    graph : the graph of a batch.
-    recursion : name of the recursion of the covariance; None in SeqMED.
-    most_landmarks : largest number of landmarks without a budget.
+    recursion, most_landmarks : the representation of the covariance; None and 0 in SeqMED.
     """
 
     kernel: Kernel | None
@@ -114,19 +108,15 @@ class MarginParameters:
 
 
 class UpdateInfo(NamedTuple):
-    """The report of an update.
+    """The report of an update; if labels were learned in mini-batches, of the last of them.
 
     Attributes
     ----------
     solutions : one per machine; None for a machine without a dual to solve.
     n_window : labeled points whose multipliers were optimised.
-    n_points : rows of the batch.
-    n_labeled : labeled rows of the batch.
+    n_points, n_labeled : rows and labeled rows of the whole batch.
     C, beta : multiplier bound of a row of weight 1, and smoothness weight.
     late_labels : numbers of the late labels; None if they were not late.
-
-    A batch of many labels may be learned in mini-batches. The solutions and ``n_window`` are then
-    those of the last mini-batch.
     """
 
     solutions: tuple[DualSolution | None, ...]
@@ -171,20 +161,12 @@ def step(
     parameters: MarginParameters,
     geometry: WindowCovariance | None = None,
 ) -> tuple[Posterior, UpdateInfo, float]:
-    """Learn one batch, or late labels of points that are already part of the covariance.
+    """Learn one batch; return the posterior, the report, and the discount of earlier labels.
 
-    Late labels count as labels of the last batch: earlier labels are discounted unless this batch
-    already had labels. Returns the new posterior, the report, and the factor in (0, 1] by which
-    earlier labels were discounted.
-
-    Parameters
-    ----------
-    posterior : the posterior before the batch.
-    points : (n, p) all rows of the batch, labeled or not; None for late labels.
-    entering : the labeled rows, with coefficients and frozen scores of 0.
-    parameters : the parameters with the C and beta of the batch.
-    geometry : the covariance of the labeled rows, if it is known. The duals are solved with it if
-        nothing has changed.
+    ``points`` (n, p) are all its rows, None for late labels. These count as labels of the last
+    batch: earlier labels are discounted unless this batch already had labels. ``entering`` are its
+    labeled rows, with coefficients and frozen scores of 0, and ``geometry`` their covariance, if
+    known. ``parameters`` have the C and beta of the batch.
     """
     check_variances(posterior.covariance.kernel, entering.points if points is None else points)
     past, left = posterior, 1.0
@@ -204,10 +186,7 @@ def step(
 def remove_labels(
     posterior: Posterior, rows: Mask, parameters: MarginParameters
 ) -> tuple[Posterior, UpdateInfo]:
-    """Retract the labels of window points, given by a mask; the covariance is unchanged.
-
-    A machine that has no labels left returns to its prior.
-    """
+    """Retract the labels of window points, by a mask; a machine without labels is as before any."""
     window = posterior.window.take(~rows)
     poor = ~has_dual(window.signs, posterior.known_bias)
     unlearned = poor & ~posterior.frozen.coefficients.any(axis=0)
@@ -229,14 +208,9 @@ def relearn(
     *,
     changed: bool = True,
 ) -> tuple[Posterior, UpdateInfo]:
-    """Optimise the multipliers of the window, and update the mean.
+    """Optimise the multipliers of the window, if labels or covariance ``changed``; update the mean.
 
-    Parameters
-    ----------
-    prior : the posterior with its newest window and covariance.
-    parameters : the parameters with the C and beta of the batch.
-    geometry : the covariance of the window, if it is known.
-    changed : whether the labels or the covariance have changed; if not, no dual is solved.
+    ``geometry`` is the covariance of the window, if it is known.
     """
     window, frozen = prior.window, prior.frozen_coefficients()
     if geometry is None:
@@ -262,10 +236,8 @@ def relearn(
 def leaving(window: Window, entering: Window, parameters: MarginParameters) -> Mask:
     """Return a mask (n,) of the points that leave the window when others enter it.
 
-    The window contains the last ``lag`` batches with labels. It has at most ``window`` and
-    ``capacity`` points, unless the newest batch alone has more. If there are more than ``window``
-    points, the oldest ones leave. If there are more than ``capacity`` points, those with the
-    smallest multipliers leave, older points first.
+    These are points before the last ``lag`` batches with labels, the oldest ones beyond ``window``
+    points, and those with the smallest multipliers beyond ``capacity``. No entering point leaves.
     """
     lag, size, capacity = parameters.lag, parameters.window, parameters.capacity
     leaves = np.zeros(window.size, dtype=bool)
@@ -286,10 +258,7 @@ def leaving(window: Window, entering: Window, parameters: MarginParameters) -> M
 def with_forgetting(
     posterior: Posterior, entering: Window, parameters: MarginParameters
 ) -> tuple[Posterior, float]:
-    """Return the posterior after forgetting, and the factor by which labels were discounted.
-
-    Earlier labels are discounted if the window, with the new labels, has a dual to solve.
-    """
+    """Return the posterior with labels discounted if there is a dual to solve, and the factor."""
     if parameters.forgetting == 1.0 or not entering.size:
         return posterior, 1.0
     staying = ~leaving(posterior.window, entering, parameters)
@@ -322,7 +291,7 @@ def fold_geometry(posterior: Posterior, points: Points, parameters: MarginParame
     vertices, penalty = take_rows(points, distinct_rows(points)), None
     if parameters.beta > 0:
         neighbours = find_neighbours(recursion.covariance.kernel, vertices, graph.n_neighbors)
-        if graph.lacks_width:
+        if graph.weights == "heat" and graph.heat_width is None:
             graph = replace(graph, heat_width=measure_heat_width(neighbours))
         penalty = smoothness(neighbours, graph, 2.0 * parameters.beta)
     folded = recursion.fold(vertices, penalty, parameters.forgetting)
@@ -344,10 +313,7 @@ def check_variances(kernel: Kernel, points: Points) -> None:
 
 
 def has_dual(signs: Array, known_bias: bool) -> Mask:
-    """Return a mask (machines,) of the machines with a dual, given the signs of a window.
-
-    The window has labels, and labels of both signs if the bias is diffuse.
-    """
+    """Return a mask (machines,): whether there are labels, and of both signs for a diffuse bias."""
     size = signs.shape[0]
     if size == 0 or known_bias:
         return np.full(signs.shape[1], size > 0)
@@ -363,8 +329,7 @@ def solve_machine(
 ) -> DualSolution:
     """Solve the dual of one machine, starting from the multipliers of the last update.
 
-    With Nystroem features a product with the Gram matrix is cheap and its entries are not: points
-    beyond their margins are first left out.
+    With Nystroem features, entries of ``gram`` cost most: points beyond their margins can wait.
     """
     from seqmed.margin.dual import smo  # numba: by the first update, not by an import
 

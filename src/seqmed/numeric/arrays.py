@@ -46,10 +46,7 @@ def check_overflow(values: NDArray[np.floating]) -> None:
 
 
 def canonical(points: Points) -> Points:
-    """Return rows as a dense array, or as a CSR array without duplicate entries.
-
-    The argument is not changed.
-    """
+    """Return rows as a dense array, or as a CSR array without duplicate entries."""
     if not sp.issparse(points):
         return points
     rows = sp.csr_array(points)

@@ -1,17 +1,16 @@
 """How functions run: in one thread or several, compiled, and on behalf of which line of code.
 
-numpy and scipy each have a BLAS with a thread pool, and the neighbour search has an OpenMP pool.
-For the small matrices of one batch, synchronising the pools takes longer than computing, so small
-work uses one thread. A large kernel matrix or product is divided into strips, and each strip is
-computed by one Python thread. A thread that gets no core then does not delay the others.
+For the small matrices of one batch, synchronising the pools of BLAS takes longer than computing, so
+small work uses one thread. A large kernel matrix or product is divided into strips, and each strip
+is computed by one Python thread. A thread that gets no core then does not delay the others.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
 from functools import cache
 from threading import Lock
@@ -27,8 +26,7 @@ from seqmed.numeric.arrays import Float
 SMALL = 1500
 # Smallest number of kernel values for which Python threads are started: a few milliseconds of work.
 MANY_VALUES = 2**20
-# Smallest number of multiplications for which a product uses two threads: a few milliseconds of
-# work.
+# Smallest number of multiplications for which a product uses two threads.
 LARGE_PRODUCT = 2**26
 
 Part = TypeVar("Part")
@@ -43,14 +41,14 @@ class _Limit:
         self.limiter: Any = None
         self.allowed = 1
 
-    def acquire(self) -> None:
+    def __enter__(self) -> None:
         with self.lock:
             if self.users == 0:
                 self.allowed = threads_of_blas()
                 self.limiter = _controller().limit(limits=1)
             self.users += 1
 
-    def release(self) -> None:
+    def __exit__(self, *_: object) -> None:
         with self.lock:
             self.users -= 1
             if self.users == 0:
@@ -65,24 +63,13 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-@contextmanager
-def one_thread(wanted: bool = True) -> Iterator[None]:
+def one_thread(wanted: bool = True) -> AbstractContextManager[None]:
     """Use a single thread if ``wanted``, else all available threads."""
-    if not wanted:
-        yield
-        return
-    _limit.acquire()
-    try:
-        yield
-    finally:
-        _limit.release()
+    return _limit if wanted else nullcontext()
 
 
 def threads_for(rows: int, columns: int | None = None) -> AbstractContextManager[None]:
-    """Use a single thread for products of matrices of up to `SMALL` rows, else all threads.
-
-    A matrix with fewer columns than rows is small if its products do not cost more than that.
-    """
+    """Use a single thread for products that cost no more than those of `SMALL` rows, else all."""
     columns = rows if columns is None else min(rows, columns)
     return one_thread(rows * columns**2 <= SMALL**3)
 
@@ -93,10 +80,7 @@ def threads_to_score(n_rows: int, n_points: int) -> AbstractContextManager[None]
 
 
 def run_in_threads(work: Callable[[Part], None], parts: Iterable[Part], n_values: int) -> None:
-    """Call ``work`` for every part; for much work, on as many threads as BLAS may use.
-
-    Meanwhile BLAS uses a single thread per part.
-    """
+    """Call ``work`` for every part; for much work, on as many threads as BLAS may use."""
     pending = tuple(parts)
     count = min(allowed_threads(), len(pending)) if n_values >= MANY_VALUES else 1
     with one_thread():
@@ -142,15 +126,9 @@ def threads_of_blas() -> int:
 
 
 def compiled(**options: Any) -> Callable[[Any], Any]:
-    """Return a decorator that compiles a function at its first call, and caches the result.
+    """Return a decorator that compiles a function at its first call, and caches it.
 
-    Numba caches in the folder of the source, in the home folder of the user, or in
-    ``NUMBA_CACHE_DIR``. If none of them can be written, or if reading or writing fails later, the
-    function is compiled in every process.
-
-    Parameters
-    ----------
-    **options : further options of `numba.njit`.
+    If the cache cannot be written or read, the function is compiled in every process.
     """
     from numba import njit  # takes a second; needed by the first update
 

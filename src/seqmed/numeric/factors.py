@@ -36,15 +36,9 @@ def cholesky(matrix: Array) -> Array:
         return np.asarray(linalg.cholesky(matrix, lower=True))
 
 
-def solve_lower(lower: Array, values: Array) -> Array:
-    """Return ``L^{-1} V``, (n, r), for a lower triangular matrix L (n, n)."""
-    return np.asarray(linalg.solve_triangular(lower, values, lower=True))
-
-
 # Largest number of rows for which LAPACK inverts a triangular matrix.
 SMALL_TRIANGLE = 64
 # Smallest squared pivot of a matrix of full rank, as a fraction of the largest diagonal entry.
-# Without pivoting, the rounding errors of a singular matrix may be much larger than eps.
 SMALLEST_PIVOT = 1e-8
 
 
@@ -56,10 +50,9 @@ def is_upper(matrix: NDArray[np.floating]) -> bool:
 def times_upper(
     values: NDArray[Float], matrix: NDArray[Float], upper: bool | None = None
 ) -> NDArray[Float]:
-    """Return ``values @ matrix``, (n, m), at half the cost if the matrix is upper triangular.
+    """Return ``values @ matrix``, (n, m), at half the cost if the matrix is ``upper`` triangular.
 
-    ``upper`` tells whether it is; None to test it. If both arguments are in single precision, so is
-    the result.
+    If both arguments are in single precision, so is the result.
     """
     if upper is None:
         upper = is_upper(matrix)
@@ -95,8 +88,7 @@ def squared_upper_times(matrix: Array, vector: Array, upper: bool) -> Array:
 def triangular_inverse(lower: Array) -> Array:
     """Return the inverse of a lower triangular matrix; entries above the diagonal are ignored.
 
-    The matrix is divided recursively, so that most of the work is matrix products. LAPACK's dtrtri
-    takes twice as long.
+    Most of the work is matrix products. LAPACK's dtrtri takes twice as long.
     """
     n = lower.shape[0]
     if n <= SMALL_TRIANGLE:
@@ -112,8 +104,7 @@ def triangular_inverse(lower: Array) -> Array:
 def semidefinite_factor(matrix: Array) -> Array:
     """Return R, (n, rank), with ``R R' = matrix`` for a symmetric positive semi-definite matrix.
 
-    R is upper triangular if the matrix has full rank. Otherwise R is computed by Cholesky
-    factorisation with diagonal pivoting, which takes longer and stops at the numerical rank.
+    R is upper triangular if the matrix has full rank; otherwise diagonal pivoting takes longer.
     """
     n, largest = matrix.shape[0], np.diagonal(matrix).max(initial=0.0)
     with threads_to_factor(n):
@@ -125,23 +116,3 @@ def semidefinite_factor(matrix: Array) -> Array:
     factor = np.zeros((n, rank))
     factor[pivots - 1] = np.tril(upper.T)[:, :rank]
     return factor
-
-
-# Side of a square tile (512 kB) of a matrix that is compared with its transpose.
-TILE = 256
-
-
-def made_symmetric(matrix: Array) -> tuple[Array, float]:
-    """Return a symmetric copy made from the upper triangle, and the largest asymmetry."""
-    symmetric = np.array(matrix, dtype=np.float64, order="C")
-    n, difference = symmetric.shape[0], 0.0
-    for top in range(0, n, TILE):
-        rows = slice(top, top + TILE)
-        for left in range(top, n, TILE):
-            columns = slice(left, left + TILE)
-            upper, lower = symmetric[rows, columns], symmetric[columns, rows].T
-            largest = float(np.abs(upper - lower).max())
-            if largest > 0:
-                lower[:] = np.triu(upper) + np.triu(upper, 1).T if left == top else upper
-            difference = max(difference, largest)
-    return symmetric, difference

@@ -11,12 +11,10 @@ from seqmed.numeric.arrays import Array
 from seqmed.plotting.figures import (
     PALETTE,
     PANEL,
-    Record,
     curve_style,
     legend_below,
     legend_right,
     new_figure,
-    prequential_accuracy,
 )
 from seqmed.selection.measures import BINS, Measures, wilson_interval
 
@@ -27,6 +25,8 @@ if TYPE_CHECKING:
 # Largest number of classes whose names are written, and number of classes from which on the
 # confusion matrix is larger than the other panels.
 NAMED_CLASSES, WIDE_CONFUSION = 30, 12
+# Height of a named class in a large confusion, in inches.
+CLASS_SIZE = 0.29
 # Longest name of a class; largest number of curves whose legend is below the panel.
 LONGEST_NAME, CURVES_BELOW = 16, 3
 # Letters of the names of all classes that fit side by side.
@@ -37,17 +37,16 @@ COUNTS_HEIGHT = 3.5
 LONG_LABEL = 24
 
 
-def evaluation(measures: Measures, positive: Any = None, records: Sequence[Record] = ()) -> Figure:
+def evaluation(measures: Measures, positive: Any = None) -> Figure:
     """Return a figure of the measures of `seqmed evaluate`.
 
-    Panels: calibration, precision and recall, confusion, and the accuracy over the stream.
+    Panels: calibration, confusion, precision and recall.
 
     Parameters
     ----------
     measures : measures of the labeled rows.
     positive : the positive class, the only one whose precision and recall are drawn; None to draw
         all classes.
-    records : as in `learning_log`; without them, the accuracy over the stream is left out.
     """
     names = list(map(str, measures.classes))
     curves = {
@@ -55,57 +54,27 @@ def evaluation(measures: Measures, positive: Any = None, records: Sequence[Recor
         for label, curve in measures.curves().items()
         if positive is None or label == positive
     }
-    others = ["calibration", *(["precision"] if curves else []), *(["accuracy"] if records else [])]
-    wide = PANEL[0] + 1.6 * (len(curves) > CURVES_BELOW)
-    figure, axes = evaluation_panels(others, len(names), wide)
+    (width, height), large = PANEL, len(names) > WIDE_CONFUSION
+    named = CLASS_SIZE * len(names) + 1.6 if len(names) <= NAMED_CLASSES else 0.0
+    side = max(1.7 * height, named)  # of a large confusion
+    widths = [width, side if large else width]
+    if curves:
+        widths.append(width + 1.6 * (len(curves) > CURVES_BELOW))
+    figure = new_figure(sum(widths), side if large else height)
+    axes = figure.subplots(1, len(widths), width_ratios=widths).tolist()
     counts, probabilities, accuracies = measures.calibration
-    reliability(axes["calibration"], probabilities, accuracies, counts, bins=BINS)
-    confusion(axes["confusion"], measures.matrix, names)
+    reliability(axes[0], probabilities, accuracies, counts, bins=BINS)
+    if large:
+        axes[0].set_box_aspect(height / width)
+    confusion(axes[1], measures.matrix, names)
     if curves:
         averages = {str(label): measures.ranking(label) for label in curves}
         precision_recall(
-            axes["precision"],
+            axes[2],
             {str(label): curve for label, curve in curves.items()},
             {name: each.average_precision for name, each in averages.items() if each is not None},
         )
-    if records:
-        prequential_accuracy(axes["accuracy"], records, outside=False)
-        axes["accuracy"].set(xlabel="row of the stream", title="accuracy over the stream")
-        axes["accuracy"].xaxis.set_major_formatter("{x:,.0f}")
-        axes["accuracy"].locator_params(axis="x", nbins=5)
     return figure
-
-
-def evaluation_panels(
-    others: Sequence[str], n_classes: int, wide: float
-) -> tuple[Figure, dict[str, Axes]]:
-    """Return a figure, and its panels by name: a confusion, which may be large, and others.
-
-    Parameters
-    ----------
-    others : names of the other panels.
-    n_classes : number of classes of the confusion.
-    wide : width of the panel of precision and recall, in inches.
-    """
-    if n_classes > WIDE_CONFUSION:  # the others are in a column of their own
-        rows = max(len(others), 2)
-        named = 0.29 * n_classes + 1.6 if n_classes <= NAMED_CLASSES else 0.0
-        large = max(0.85 * rows * PANEL[1], named)
-        figure = new_figure(wide + large + 0.4, large)
-        sides: Any = figure.subfigures(1, 2, width_ratios=[wide, large + 0.4])
-        free = sides[0].subplots(rows, 1)
-        axes = {"confusion": sides[1].subplots(), **dict(zip(others, free, strict=False))}
-        for each in free[len(others) :]:
-            each.set_visible(False)
-        return figure, axes
-    names = [others[0], "confusion", *others[1:]]
-    columns = 2 if len(names) == 4 else len(names)
-    rows = len(names) // columns
-    own = [wide if name == "precision" else PANEL[0] for name in names]
-    widths = [max(own[place::columns]) for place in range(columns)]
-    figure = new_figure(sum(widths), rows * PANEL[1])
-    grid = figure.subplots(rows, columns, squeeze=False, width_ratios=widths)
-    return figure, dict(zip(names, grid.ravel().tolist(), strict=True))
 
 
 def reliability(
@@ -171,6 +140,9 @@ def confusion(axes: Axes, matrix: Any, names: Sequence[str]) -> Axes:
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     axes.set(xlabel="predicted", ylabel="true", title="confusion")
     if len(names) <= NAMED_CLASSES:
+        from matplotlib.ticker import EngFormatter
+
+        short = EngFormatter(places=0, sep="")
         size = 9.0 if len(names) <= 10 else 7.5 if len(names) <= 20 else 6.5
         texts = [shortened(name) for name in names]
         upright = max(map(len, texts), default=0) * len(names) <= UPRIGHT
@@ -181,7 +153,7 @@ def confusion(axes: Axes, matrix: Any, names: Sequence[str]) -> Axes:
         for true, predicted in np.argwhere(matrix):
             count = matrix[true, predicted]
             axes.text(
-                predicted, true, f"{count:,}" if few else short_count(count), ha="center",
+                predicted, true, f"{count:,}" if few else short(count), ha="center",
                 va="center", fontsize=size - 1.0,
                 color="white" if shares[true, predicted] > 0.5 else "black",
             )  # fmt: skip
@@ -194,16 +166,6 @@ def shortened(name: str) -> str:
     """Return the name of a class, shortened if it is long."""
     half = LONGEST_NAME // 2
     return name if len(name) <= LONGEST_NAME else f"{name[:half]}…{name[1 - half :]}"
-
-
-def short_count(count: float) -> str:
-    """Return a count in at most four characters."""
-    for unit, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if count >= 0.9995 * unit:
-            return (
-                f"{count / unit:.1f}{sign}" if count < 9.95 * unit else f"{count / unit:.0f}{sign}"
-            )
-    return f"{count:.0f}"
 
 
 def precision_recall(
@@ -244,7 +206,7 @@ def precision_recall(
 
 
 def marked(values: Array, offset: float) -> list[int]:
-    """Return about five evenly spaced tick positions for an axis from 0 to 1."""
+    """Return the places of about five evenly spaced values from 0 to 1, for markers."""
     wanted = (np.arange(5) + 0.1 + 0.8 * offset) / 5
     places = np.unique(np.searchsorted(values, wanted).clip(max=values.size - 1))
     return [int(place) for place in places]

@@ -173,7 +173,7 @@ def read_log(path: str | os.PathLike[str]) -> list[Record]:
     return records
 
 
-def prequential_accuracy(axes: Axes, records: Sequence[Record], *, outside: bool = True) -> Axes:
+def prequential_accuracy(axes: Axes, records: Sequence[Record]) -> Axes:
     """Draw the prequential accuracy over the rows of a stream, and the changes of the concept.
 
     The band is the 95 % interval of the mean so far.
@@ -183,7 +183,6 @@ def prequential_accuracy(axes: Axes, records: Sequence[Record], *, outside: bool
     axes : where to draw.
     records : records of a log. The accuracy of the last `MOVING_LABELS` labels assumes that the
         errors of a batch are evenly distributed over its labels.
-    outside : whether the legend is to the right of the axes.
     """
     rows = column(records, "rows_so_far")
     scored, correct = (np.cumsum(column(records, name)) for name in ("scored", "correct"))
@@ -208,10 +207,7 @@ def prequential_accuracy(axes: Axes, records: Sequence[Record], *, outside: bool
     draw_changes(axes, records)
     axes.set(ylabel="prequential accuracy", xlim=(rows[0] - records[0]["rows"], rows[-1]))
     axes.grid(alpha=0.3, linewidth=0.6)
-    if outside:
-        legend_right(axes)
-    else:
-        legend_below(axes)
+    legend_right(axes)
     return axes
 
 

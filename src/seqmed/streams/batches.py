@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute
 
-from seqmed.streams.label_column import LabelColumn, TextLabels
+from seqmed.streams.label_column import TextLabels
 from seqmed.streams.pieces import coded, column_of
 from seqmed.streams.positions import Position
 from seqmed.tables.cells import cell_text
@@ -50,16 +50,7 @@ class StreamBatch(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Good rows of one piece for the next batch.
-
-    Parameters
-    ----------
-    table : pyarrow table of raw columns, (n rows).
-    kept : the columns to return unchanged by name, n values each.
-    labels : labels of the rows; None without a label column.
-    file : index of the input.
-    rows : (n,) numbers of the rows in the file, from 1.
-    """
+    """Good rows of one piece for the next batch; ``file`` is one number. See `StreamBatch`."""
 
     table: Any
     kept: dict[str, list[Any]]
@@ -68,39 +59,14 @@ class Part(NamedTuple):
     rows: NDArray[np.int64]
 
 
-def as_batch(
-    parts: Sequence[Part], label: LabelColumn | None, position: Position, skipped: int
-) -> StreamBatch:
-    """Return parts as one batch; ``position`` and ``skipped`` are those after it."""
-    y = None
-    if label is not None:
-        y = label.values([part.labels for part in parts if part.labels is not None])
-    return StreamBatch(
-        stacked([part.table for part in parts]),
-        y,
-        np.concatenate([np.full(part.rows.size, part.file) for part in parts]),
-        np.concatenate([part.rows for part in parts]),
-        {name: [value for part in parts for value in part.kept[name]] for name in parts[0].kept},
-        position,
-        skipped,
-    )
-
-
 # -- borders ---------------------------------------------------------------------------------------
 
 
 class Borders:
-    """Cuts rows into batches.
+    """Cuts rows into batches of at most ``batch_size`` rows, as in the parameters of `Stream`.
 
-    Parameters
-    ----------
-    batch_by : a column; a batch ends where its value changes. None for no such column.
-    batch_size : largest number of rows in a batch; None for no limit.
-    first : smallest number of rows in the first batch.
-
-    Attributes
-    ----------
-    held : rows of the current batch, counted by the caller.
+    The first batch has at least ``first`` rows. The caller counts the rows of the current batch in
+    ``held``.
     """
 
     def __init__(self, batch_by: str | None, batch_size: int | None, first: int):
@@ -112,15 +78,9 @@ class Borders:
         """Begin another batch."""
         self.held = self._first = 0
 
-    def cut(self, cells: Any, good: NDArray[np.intp]) -> Iterator[NDArray[np.intp] | None]:
-        """Yield rows for the current batch, and None where it is complete.
-
-        Parameters
-        ----------
-        cells : array of the border column, ignored if there is none.
-        good : the rows that may be used.
-        """
-        for run, key in self._runs(cells, good):
+    def cut(self, table: Any, good: NDArray[np.intp]) -> Iterator[NDArray[np.intp] | None]:
+        """Yield the good rows of a table for the current batch, and None where it is complete."""
+        for run, key in self._runs(table, good):
             if key != self._last and self.held and self.held >= self._first:
                 yield None
             self._last = key
@@ -134,13 +94,13 @@ class Borders:
                     yield None
 
     def _runs(
-        self, cells: Any, good: NDArray[np.intp]
+        self, table: Any, good: NDArray[np.intp]
     ) -> Iterator[tuple[NDArray[np.intp], str | None]]:
         """Yield the good rows with the value of the column, split where it changes."""
         if self._batch_by is None or not good.size:
             yield good, None
             return
-        codes, values = coded(cells)
+        codes, values = coded(column_of(table, self._batch_by, table.num_rows))
         keys = np.array([cell_text(value) for value in values], dtype=object)[codes[good]]
         starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
         for start, stop in pairwise([*starts.tolist(), good.size]):
@@ -178,9 +138,9 @@ def stacked(tables: Sequence[Any]) -> Any:
 
 def have_common_type(name: str, tables: Sequence[Any]) -> bool:
     """Whether the cells of a column in some tables can be stored as one type."""
-    parts = [table.select([name]) for table in tables if name in table.column_names]
+    kinds = [pa.schema([each.schema.field(name)]) for each in tables if name in each.column_names]
     try:
-        pa.concat_tables(parts, promote_options="permissive")
+        pa.unify_schemas(kinds, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return False
     return True

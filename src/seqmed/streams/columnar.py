@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,14 @@ import pyarrow as pa
 from pyarrow import ipc, parquet, types
 
 from seqmed.streams import inputs
-from seqmed.streams.faults import Fault, StreamError, notice, refusing
-from seqmed.streams.inputs import Bytes, check_limit
+from seqmed.streams.faults import Fault, refusing
+from seqmed.streams.inputs import START, Bytes, check_limit
 from seqmed.streams.pieces import Cells, Piece, Table, Wanted, check_column_names, decoded_texts
 from seqmed.streams.positions import Cursor
-from seqmed.tables.messages import listed, shown
 
 # First bytes of an Arrow file, and of a stream of record batches.
 FILE_MARK, CONTINUES = b"ARROW1\0\0", b"\xff\xff\xff\xff"
+ARROW_STARTS = (FILE_MARK[:START], CONTINUES)
 # Strings are read as bytes: in a damaged file they may not be UTF-8.
 AS_BYTES = {
     pa.string(): pa.binary(),
@@ -37,23 +37,14 @@ BYTES = (*AS_BYTES, *AS_BYTES.values())
 class Columnar(Table):
     """A file of a columnar format; see `Table`.
 
-    Parameters
-    ----------
-    names : its columns.
-    batches : record batches of pyarrow, each with the fraction of the file that has been read.
-    kind : its format in messages.
-    name : its name in messages.
+    Each record batch of pyarrow comes with the fraction of the file that has been read.
     """
 
-    def __init__(
-        self, names: Sequence[str], batches: Iterator[tuple[Any, float]], kind: str, name: str
-    ):
-        self.names = check_column_names(names, name)
+    def __init__(self, schema: Any, batches: Iterator[tuple[Any, float]], kind: str, name: str):
+        check_column_names(schema.names, name)
+        self.names = tuple(each.name for each in schema if is_single(each.type))
+        self.nested = tuple(each.name for each in schema if not is_single(each.type))
         self._batches, self._kind, self._name = batches, kind, name
-        self._fraction, self._told = 0.0, False
-
-    def fraction(self) -> float:
-        return self._fraction
 
     def pieces(self, cursor: Cursor) -> Iterator[Piece]:
         """Yield the rows, as many at once as have about one block of values."""
@@ -69,18 +60,14 @@ class Columnar(Table):
             skipped -= first
             for start in range(first, batch.num_rows, size):
                 part = batch.slice(start, size)
-                yield Piece(np.zeros(part.num_rows, dtype=np.int64), batch=part)
-            self._fraction = fraction
+                ends = np.zeros(part.num_rows, dtype=np.int64)
+                yield Piece(ends, batch=part, fraction=fraction)
 
     def cells(self, piece: Piece, wanted: Wanted) -> Cells:
-        columns: dict[str, Any] = {}
-        faults: list[tuple[int, Fault]] = []
-        chosen, nested = set(wanted.of(self.names)), []
-        for name, column in zip(self.names, piece.batch.columns, strict=True):
+        columns, faults = {}, list[tuple[int, Fault]]()
+        batch, chosen = piece.batch, set(wanted.of(self.names))
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
             if name not in chosen:
-                continue
-            if not is_single(column.type):
-                nested.append(name)
                 continue
             with refusing(self._name, self._kind):
                 column = plain_values(column)
@@ -88,23 +75,7 @@ class Columnar(Table):
                 column, bad = decoded_texts(column, name)
                 faults += bad
             columns[name] = column
-        self._tell_nested(nested, wanted)
         return Cells(pa.table(columns), faults)
-
-    def _tell_nested(self, names: Sequence[str], wanted: Wanted) -> None:
-        """Refuse columns of lists that are needed, and tell of others, once."""
-        for name in names:
-            if wanted.columns is not None or name in wanted.others:
-                raise StreamError(
-                    f"{self._name}: column {name!r} holds lists or records, expected single "
-                    "values: convert it."
-                )
-        if names and not self._told:
-            self._told = True
-            notice(
-                f"{self._name}: columns of lists or records are not used: "
-                f"{listed(list(map(shown, names)))}."
-            )
 
 
 def cell_bytes(column: Any) -> float:
@@ -154,8 +125,8 @@ def open_parquet(path: Path, name: str) -> Iterator[Columnar]:
     Strings are read as dictionaries, which take little memory if values occur again.
     """
     with refusing(name, "Parquet"):
-        with parquet.ParquetFile(pa.OSFile(os.fsencode(path))) as file:
-            metadata, schema = file.metadata, file.schema_arrow
+        metadata = parquet.read_metadata(path)
+        schema = metadata.schema.to_arrow_schema()
         check_limit("{} columns", metadata.num_columns, inputs.COLUMNS, name)
         groups = (metadata.row_group(place) for place in range(metadata.num_row_groups))
         size = sum(abs(group.total_byte_size) for group in groups)
@@ -175,7 +146,7 @@ def open_parquet(path: Path, name: str) -> Iterator[Columnar]:
             yield batch, seen / rows
 
     with file:
-        yield Columnar(schema.names, batches(), "Parquet", name)
+        yield Columnar(schema, batches(), "Parquet", name)
 
 
 @contextmanager
@@ -186,12 +157,12 @@ def open_arrow(content: Bytes, name: str) -> Iterator[Columnar]:
     """
     with refusing(name, "Arrow"):
         file = ExactReads(content.read)
-        if content.start.startswith(FILE_MARK[:6]):
+        if content.start.startswith(ARROW_STARTS[0]):
             file.read(len(FILE_MARK))
         options = ipc.IpcReadOptions(use_threads=False)
         reader = ipc.open_stream(pa.PythonFile(file, "r"), options=options)
     batches = ((batch, content.fraction()) for batch in reader)
-    yield Columnar(reader.schema.names, batches, "Arrow", name)
+    yield Columnar(reader.schema, batches, "Arrow", name)
 
 
 class ExactReads(io.RawIOBase):

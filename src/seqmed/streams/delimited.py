@@ -55,13 +55,8 @@ EXCEL = re.compile(rb"sep=([^\w\s\"]|\t)\r?\n", re.IGNORECASE)
 class Delimited(TextTable):
     """A text of separated values with a header; see `Table`.
 
-    Parameters
-    ----------
-    text : the text from its beginning.
-    kind : "csv" or "tsv", which determines the default separator.
-    encoding : its encoding.
-    chosen : the parts of the dialect that the user has chosen.
-    tell : receives a line if the detected dialect is not the default.
+    ``chosen`` are the parts of the dialect that the user has chosen. ``tell`` receives a line if
+    the detected dialect is not the default.
     """
 
     def __init__(
@@ -171,12 +166,10 @@ class Delimited(TextTable):
         """
         separator, width = self._grammar.delimiter.encode(), len(self.names)
         empty = (separator * (width - 1) or b'""') + b"\n"
-        records = [piece.record(row).removesuffix(b"\n") + b"\n" for row in range(piece.ends.size)]
+        records = [record.removesuffix(b"\n") + b"\n" for record in piece.records()]
         faults = []
-        plain = not any(special in piece.raw for special in (b'"', b"\r", MARK))
-        for row, record in enumerate(() if plain else records):
-            strange = b'"' in record or b"\r" in record[:-2] or record.startswith(MARK)
-            if strange and (record.startswith(MARK) or not self._grammar.is_regular(record)):
+        for row, record in enumerate(records):
+            if b'"' in record or b"\r" in record[:-2] or record.startswith(MARK):
                 fields = self._grammar.fields(record)
                 if fields is None:
                     faults.append((row, Fault(QUOTES, None, shown(piece.record(row)))))
@@ -194,10 +187,11 @@ class Delimited(TextTable):
 
 def first_records(text: Text, grammar: Grammar) -> Records:
     """Return the fields of the first line, and of the rows after it."""
-    first = text.first(grammar.split, SAMPLE + 1)
-    records = [grammar.fields(first.record(row)) or [] for row in range(first.ends.size)]
-    decoded = [[field.decode("utf-8", "replace") for field in record] for record in records]
-    return (decoded[0], decoded[1:]) if decoded else ([], [])
+    records = [
+        [field.decode("utf-8", "replace") for field in grammar.fields(record) or []]
+        for record in text.first(grammar.split, SAMPLE + 1).records()
+    ]
+    return (records[0], records[1:]) if records else ([], [])
 
 
 # -- records and fields ----------------------------------------------------------------------------
@@ -208,22 +202,13 @@ class Grammar:
 
     A quoted field may hold delimiters, line ends and doubled quotes. In a field that does not begin
     with a quote, quotes are ordinary characters.
-
-    Parameters
-    ----------
-    delimiter : the character between fields.
     """
 
     def __init__(self, delimiter: str):
         self.delimiter = delimiter
-
-        def pattern(text: bytes) -> re.Pattern[bytes]:
-            return re.compile(text.replace(b"D", re.escape(delimiter).encode()))
-
         quoted, bare = rb'"((?:[^"]++|"")*+)"(D|\r?\n|\r?\Z)', rb'((?!")[^D\n]*+)(D|\n|\Z)'
-        self._field = pattern(quoted + b"|" + bare)
-        field = rb'(?:"(?:[^"\r]++|""|\r\n)*+"|[^"D\r\n]*+)'
-        self._regular = pattern(field + b"(?:D" + field + rb")*+(?:\r?\n)?")
+        pattern = (quoted + b"|" + bare).replace(b"D", re.escape(delimiter).encode())
+        self._field = re.compile(pattern)
         self._edges = np.zeros(256, dtype=bool)
         self._edges[[ord(delimiter), ord("\n")]] = True
         self._unclosed = re.compile(rb'"(?:[^"]++|"")*+\Z')
@@ -267,13 +252,6 @@ class Grammar:
         second = view.take(closing + 2, mode="clip")
         line_end = (second == ord("\n")) | (closing + 2 == view.size)
         return bool((closes | ((after == ord("\r")) & line_end)).all())
-
-    def is_regular(self, record: bytes) -> bool:
-        """Whether pyarrow reads a record as `fields` does: quotes and line ends are as they should.
-
-        A quote within a field that does not begin with one is valid, but not regular.
-        """
-        return self._regular.fullmatch(record) is not None
 
     def are_regular(self, raw: bytes) -> bool:
         """Whether pyarrow reads all of some whole records as `fields` does."""

@@ -16,10 +16,8 @@ from seqmed.tables.cells import MISSING_SIGNS, MISSING_WORDS
 
 COMMA, SEMICOLON, TAB, PIPE = SEPARATORS = (",", ";", "\t", "|")
 POINT = "."
-# Spellings of separators at a shell.
-NAMED = {"\\t": TAB, "tab": TAB, "comma": COMMA, "semicolon": SEMICOLON, "pipe": PIPE}
-DECIMALS = (POINT, COMMA)
-THOUSANDS = ("", POINT, COMMA)
+# Spellings of the tab at a shell.
+NAMED = {"\\t": TAB, "tab": TAB}
 # Fraction of the cells of a column that have to be numbers for it to be a column of numbers.
 NUMERIC = 0.9
 
@@ -55,9 +53,9 @@ class Dialect:
                     f"sep={self.sep!r}, expected one character such as ',', ';', 'tab' or '|'."
                 )
             object.__setattr__(self, "sep", sep)
-        if self.decimal not in (None, *DECIMALS):
+        if self.decimal not in (None, POINT, COMMA):
             raise StreamError(f"decimal={self.decimal!r}, expected '.' or ','.")
-        if self.thousands not in (None, *THOUSANDS):
+        if self.thousands not in (None, "", POINT, COMMA):
             raise StreamError(f"thousands={self.thousands!r}, expected '.', ',' or '' for none.")
         if self.thousands and self.thousands == self.decimal:
             raise StreamError(
@@ -72,17 +70,13 @@ class Dialect:
         return replace(other, **own)
 
     def __str__(self) -> str:
-        shown = {TAB: "tab", COMMA: "','", SEMICOLON: "';'", PIPE: "'|'"}
-        options = []
-        if self.sep is not None:
-            options.append(f"--sep {shown.get(self.sep, repr(self.sep))}")
-        if self.decimal is not None:
-            options.append(f"--decimal '{self.decimal}'")
-        if self.thousands:
-            options.append(f"--thousands '{self.thousands}'")
-        if self.encoding is not None:
-            options.append(f"--encoding {self.encoding}")
-        return " ".join(options)
+        options = {
+            "--sep": self.sep and ("tab" if self.sep == TAB else f"'{self.sep}'"),
+            "--decimal": self.decimal and f"'{self.decimal}'",
+            "--thousands": self.thousands and f"'{self.thousands}'",
+            "--encoding": self.encoding,
+        }
+        return " ".join(f"{name} {value}" for name, value in options.items() if value)
 
 
 @lru_cache(maxsize=32)
@@ -100,12 +94,7 @@ NUMBER = re.compile(number_pattern(POINT, ""))
 def usual_numbers(column: Any, decimal: str, thousands: str) -> Any:
     """Return a column of texts with numbers in the usual notation: 1.234,5 becomes 1234.5.
 
-    Only cells that are wholly a number are changed.
-
-    Parameters
-    ----------
-    column : pyarrow array of strings.
-    decimal, thousands : as in `Dialect`; ``thousands`` may be empty.
+    Only cells that are wholly a number are changed. The column is a pyarrow array of strings.
     """
     written = compute.match_substring_regex(column, number_pattern(decimal, thousands))
     usual = compute.replace_substring(column, thousands, "") if thousands else column
@@ -119,12 +108,8 @@ def usual_numbers(column: Any, decimal: str, thousands: str) -> Any:
 def find_separator(tables: Mapping[str, Records], default: str) -> str:
     """Return the separator with which most of the first rows have as many fields as the header.
 
-    With equal counts, more fields are better. The default is used if there is one column.
-
-    Parameters
-    ----------
-    tables : the header and the first rows, split by each separator.
-    default : the usual separator of the format.
+    With equal counts, more fields are better. The default is used if there is one column. The
+    tables are the first rows, split by each separator.
     """
     best, separator = (0.0, 1), default
     for each, (header, rows) in tables.items():
@@ -141,15 +126,13 @@ def find_number_style(records: Records, separator: str, chosen: Dialect) -> Numb
 
     "1,234" alone is a grouped number if the fields are separated by commas or tabs, and a decimal
     fraction if they are separated by semicolons, as spreadsheets write them.
-
-    Parameters
-    ----------
-    records : the header and the first rows.
-    separator : the character between fields.
-    chosen : the parts of the dialect that the user has chosen.
     """
     header, rows = records
-    columns = cells_by_column(rows, len(header))
+    missing = {*MISSING_WORDS, *MISSING_SIGNS}
+    good = [[cell.strip() for cell in row] for row in rows if len(row) == len(header)]
+    columns = [
+        [cell for cell in column if cell not in missing] for column in zip(*good, strict=True)
+    ]
     styles: list[NumberStyle] = [(POINT, ""), (POINT, COMMA), (COMMA, ""), (COMMA, POINT)]
     if separator == SEMICOLON:
         styles[1], styles[2] = styles[2], styles[1]
@@ -160,16 +143,6 @@ def find_number_style(records: Records, separator: str, chosen: Dialect) -> Numb
     ]
     scores = [sum(explains(style, cells) for cells in columns) for style in styles]
     return styles[scores.index(max(scores))]
-
-
-def cells_by_column(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
-    """Return the cells of each column, without missing ones and rows of another width."""
-    missing = {*MISSING_WORDS, *MISSING_SIGNS}
-    good = [row for row in rows if len(row) == width]
-    return [
-        [cell for cell in (row[place].strip() for row in good) if cell not in missing]
-        for place in range(width)
-    ]
 
 
 def explains(style: NumberStyle, cells: Sequence[str]) -> bool:

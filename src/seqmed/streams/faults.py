@@ -38,8 +38,6 @@ REMEDIES = {
     NOT_FINITE: "a finite number of at most 1e70: correct it, or leave the column out with --drop",
     QUOTES: "quotes around a whole field, doubled within it: correct the row",
 }
-# The remedy for any other reason that a `CellCheck` gives.
-OTHER_REMEDY = "a value as in the first batch: correct it, or leave the column out with --drop"
 
 
 class StreamError(ValueError):
@@ -60,7 +58,7 @@ class Fault(NamedTuple):
 
     Parameters
     ----------
-    reason : a key of `REMEDIES`, or another short text.
+    reason : a key of `REMEDIES`.
     column : the column with the bad value, None for the whole row.
     got : the value, shortened.
     line : first line of the row, from 1; None in formats without lines.
@@ -79,22 +77,16 @@ class BadRow(NamedTuple):
     row: int
     fault: Fault
 
-    @property
-    def place(self) -> str:
-        """The file and the line, or the row in formats without lines."""
-        line = self.fault.line
-        return f"{self.file}, " + (f"row {self.row}" if line is None else f"line {line}")
-
     def __str__(self) -> str:
-        fault = self.fault
-        column = "" if fault.column is None else f" in column {fault.column!r}"
-        return f"{self.place}: {fault.reason}{column}, got {fault.got}"
+        line, reason, column = self.fault.line, self.fault.reason, self.fault.column
+        place = f"row {self.row}" if line is None else f"line {line}"
+        where = "" if column is None else f" in column {column!r}"
+        return f"{self.file}, {place}: {reason}{where}, got {self.fault.got}"
 
     def error(self) -> StreamError:
         """Return the error for this row."""
-        remedy = REMEDIES.get(self.fault.reason, OTHER_REMEDY)
-        remedy = f"{remedy}, or skip bad rows with --on-error skip"
-        return StreamError(f"{self}, expected {remedy}.")
+        remedy = REMEDIES[self.fault.reason]
+        return StreamError(f"{self}, expected {remedy}, or skip bad rows with --on-error skip.")
 
 
 @dataclass

@@ -7,6 +7,7 @@ import gzip
 import io
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,9 +58,9 @@ class Input(NamedTuple):
     ----------
     name : name for messages.
     path : absolute and without links, so that a file has one path; None for standard input.
-    kind : the format; None for a pipe whose format is inferred from its first character.
+    kind : the format; None for a pipe whose format is inferred from its first bytes.
     compressed : whether it is a text file compressed by gzip.
-    resumable : whether it can be read again from any position: a file, not a pipe.
+    resumable : whether it is a file, which can be read again from any position.
     """
 
     name: str
@@ -89,14 +90,13 @@ def find_inputs(paths: Sequence[str | os.PathLike[str]], kind: str | None) -> li
                 inputs.extend(files_in(Path(path), kind))
             else:
                 inputs.append(as_input(Path(path), kind))
-    seen: set[str] = set()
-    for each in inputs:
-        if each.key in seen:
+    counts = Counter(each.key for each in inputs)
+    for each in inputs[::-1]:
+        if counts[each.key] > 1:
             raise StreamError(
                 f"{each.name} is given twice, expected each file once: leave one out. To learn it "
                 "twice, run the command again with --again."
             )
-        seen.add(each.key)
     return inputs
 
 
@@ -106,9 +106,9 @@ def accessing(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        said = error.strerror or error
         raise StreamError(
-            f"{path} cannot be opened ({error.strerror or error}): check the path and its "
-            "permissions."
+            f"{path} cannot be opened ({said}): check the path and its permissions."
         ) from error
 
 
@@ -161,22 +161,18 @@ def files_in(folder: Path, kind: str | None) -> list[Input]:
 
 def is_readable(path: Path, kind: str | None) -> bool:
     """Whether an entry of a folder is a file of a known or given format that is not hidden."""
-    known = path.name.lower().removesuffix(".gz").endswith(tuple(SUFFIXES))
-    return path.is_file() and not path.name.startswith(HIDDEN) and (kind is not None or known)
+    known = kind is not None or path.name.lower().removesuffix(".gz").endswith(tuple(SUFFIXES))
+    return known and path.is_file() and not path.name.startswith(HIDDEN)
 
 
 # -- bytes -----------------------------------------------------------------------------------------
 
 
 class Bytes(NamedTuple):
-    """An open file or pipe.
+    """An open file or pipe, and its first bytes, which ``read`` returns again.
 
-    Parameters
-    ----------
-    read : returns about the given number of bytes, none at the end. A pipe returns the available
-        bytes, without waiting for a full block.
-    fraction : returns the fraction of the file that has been read, 0 to 1.
-    start : the first bytes, which ``read`` returns again.
+    ``read`` returns about the given number of bytes, none at the end; those available in a pipe.
+    ``fraction`` returns the fraction of the file that has been read, 0 to 1.
     """
 
     read: Callable[[int], bytes]
@@ -215,14 +211,7 @@ def with_start(read: Callable[[int], bytes], fraction: Callable[[], float]) -> B
 
 
 def as_utf8(content: Bytes, chosen: str | None, source: str) -> tuple[Bytes, str]:
-    """Return a text as UTF-8, and its encoding.
-
-    Parameters
-    ----------
-    content : the text.
-    chosen : encoding that the user has chosen; None for UTF-8. A byte order mark comes first.
-    source : name of the text for messages.
-    """
+    """Return a text as UTF-8, and its encoding: the chosen one, if it has no byte order mark."""
     encoding = encoding_of(content.start, chosen, source)
     if encoding == UTF8:
         return content, encoding
@@ -258,39 +247,19 @@ def known_encoding(name: str) -> str:
 
 
 def encoding_of(start: bytes, chosen: str | None, source: str) -> str:
-    """Return the encoding of a text, by its byte order mark, the user's choice or the default.
-
-    Parameters
-    ----------
-    start : the first bytes, at least `START` unless the text is shorter.
-    chosen : encoding that the user has chosen.
-    source : name of the text for messages.
-    """
+    """Return the encoding of a text, by its byte order mark, the user's choice or the default."""
     if start.startswith(codecs.BOM_UTF8):
         return UTF8
     for mark, name in MARKS.items():
         if start.startswith(mark):
             return name
-    if chosen is not None:
-        return known_encoding(chosen)
-    if len(start) >= 2 and start[:2].count(0) == 1:
+    if chosen is None and len(start) >= 2 and start[:2].count(0) == 1:
         name = "utf-16-le" if start[1] == 0 else "utf-16-be"
         raise StreamError(
             f"{source} looks like UTF-16 without a byte order mark, expected UTF-8: name its "
             f"encoding with --encoding {name}."
         )
-    return UTF8
-
-
-def encodable(value: Any) -> bool:
-    """Whether a value can be encoded as UTF-8; JSON allows strings that cannot."""
-    if not isinstance(value, str) or value.isascii():
-        return True
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return UTF8 if chosen is None else known_encoding(chosen)
 
 
 def check_limit(what: str, got: int, limit: int, source: str) -> None:

@@ -67,12 +67,9 @@ class LabelColumn:
         for each in fields(LabelColumn):
             now, before = getattr(chosen, each.name), getattr(self, each.name)
             if now is not None and now != before:
-                option = options[each.name]
-                fixed = (
-                    f"without {option}, which cannot be added"
-                    if before is None
-                    else f"with {option} {shown(before)}, which cannot be changed to {shown(now)}"
-                )
+                fixed = f"without {options[each.name]}, which cannot be added"
+                if before is not None:
+                    fixed = f"with {options[each.name]} {shown(before)}, not {shown(now)}"
                 raise StreamError(
                     f"the model was made {fixed}: leave the option out, or start a new model."
                 )
@@ -83,8 +80,13 @@ class LabelColumn:
         found = [text for text in texts if text is not None]
         if self.type is not None or not found:
             return self
-        if self.unlabeled is None and any(each.signs for each in labels):
-            refuse_signs(found, self.name)
+        signs = any(each.signs for each in labels)
+        if self.unlabeled is None and signs and set(found) <= {"1", "+1"}:
+            raise StreamError(
+                f"column {self.name!r} holds only -1 and +1, so -1 may be a class or mark "
+                "unlabeled rows. If it is a class, pass --unlabeled NA; if not, pass "
+                "--unlabeled -1."
+            )
         return replace(self, type=label_type(found, self.name))
 
     def values(self, labels: Sequence[TextLabels]) -> NDArray[np.object_]:
@@ -98,13 +100,9 @@ class LabelColumn:
 
 
 class TextLabels(NamedTuple):
-    """Labels of consecutive rows as texts.
+    """Labels of n consecutive rows: codes (n,) of distinct texts, None for unlabeled rows.
 
-    Parameters
-    ----------
-    codes : (n,) index of every row's label in ``texts``.
-    texts : distinct labels, None for unlabeled rows.
-    signs : whether the default marker -1 occurs among the cells.
+    ``signs`` tells whether the default marker -1 occurs among the cells.
     """
 
     codes: NDArray[np.intp]
@@ -122,8 +120,6 @@ class TextLabels(NamedTuple):
         wrong = np.array(
             [bool(text) and label_of(str(text), column.type) is None for text in self.texts]
         )
-        if not wrong.any():
-            return {}
         return {
             row: Fault(LABEL, column.name, shown(self.texts[self.codes[row]]))
             for row in np.flatnonzero(wrong[self.codes]).tolist()
@@ -133,27 +129,14 @@ class TextLabels(NamedTuple):
 def labels_in(cells: Any, column: LabelColumn) -> TextLabels:
     """Return the labels in an array of cells."""
     codes, values = coded(cells)
-    texts = [label_text(value, column.unlabeled) for value in values]
-    signs = any(label_text(value, "") == DEFAULT_MARKER for value in values)
-    return TextLabels(codes, texts, signs)
-
-
-def label_text(value: Any, unlabeled: str | None) -> str | None:
-    """Return a label as text, None for an unlabeled row.
-
-    Parameters
-    ----------
-    value : the stored value.
-    unlabeled : marker of unlabeled rows besides `MISSING_WORDS`. None means -1; with the empty
-        string only empty cells are unlabeled.
-    """
-    text = cell_text(value)
-    return None if text is None else text_label(text, unlabeled)
+    found = [cell_text(value) for value in values]
+    texts = [text and text_label(text, column.unlabeled) for text in found]
+    return TextLabels(codes, texts, any(text and whole(text) == DEFAULT_MARKER for text in found))
 
 
 @lru_cache(maxsize=4096)
 def text_label(text: str, unlabeled: str | None) -> str | None:
-    """Return the label written as a text; see `label_text`."""
+    """Return the label written as a text, None for an unlabeled row; see `LabelColumn`."""
     text = whole(text)
     marker = DEFAULT_MARKER if unlabeled is None else whole(unlabeled.strip())
     return None if text in (*MISSING_WORDS, marker) and unlabeled != "" else text
@@ -182,15 +165,6 @@ def label_type(texts: Iterable[str], column: str) -> str:
             "another column with --label, or use every number as a class with --label-type string."
         )
     return STRING
-
-
-def refuse_signs(texts: Iterable[str], column: str) -> None:
-    """Refuse only labels +1 in a column with -1, the default marker of unlabeled rows."""
-    if set(texts) <= {"1", "+1"}:
-        raise StreamError(
-            f"column {column!r} holds only -1 and +1, so -1 may be a class or mark unlabeled rows. "
-            "If it is a class, pass --unlabeled NA; if not, pass --unlabeled -1."
-        )
 
 
 @lru_cache(maxsize=4096)

@@ -16,8 +16,8 @@ from pyarrow import compute, types
 
 from seqmed.streams import inputs
 from seqmed.streams.faults import INVALID_TEXT, LONG_CELL, Fault, StreamError, notice, refusing
-from seqmed.streams.inputs import Bytes, Input, as_utf8, check_limit, encodable, opened
-from seqmed.streams.positions import BINARY, Cursor, FilePosition, changed, is_untouched
+from seqmed.streams.inputs import Bytes, check_limit
+from seqmed.streams.positions import Cursor, changed
 from seqmed.tables.messages import shown
 
 # Rows that are read first, to detect the dialect or the columns, and bytes in which they are
@@ -27,19 +27,16 @@ MARK = b"\xef\xbb\xbf"  # byte order mark
 BLANK = re.compile(rb"(?:\r?\n)*+")
 
 Ends = NDArray[np.int64]
+NO_ROWS: Ends = np.zeros(0, dtype=np.int64)
 Split = Callable[[bytes, bool], Ends]
 """Function of bytes and a flag that returns the end of each record, without blank lines. The flag
 means that no bytes follow; an incomplete last record is then included."""
 
 
 class Wanted(NamedTuple):
-    """The columns to read.
+    """The columns to read: raw columns, None for all, and others whose cells stay as written.
 
-    Parameters
-    ----------
-    columns : raw columns; None for all.
-    others : the label column, the border column and the columns to keep: their cells stay as they
-        are written.
+    Others are the label column, the border column and the columns to keep.
     """
 
     columns: tuple[str, ...] | None = None
@@ -54,13 +51,10 @@ class Wanted(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """The values of consecutive rows.
+    """The values of n consecutive rows, and the faults of bad cells and bad rows by row.
 
-    Parameters
-    ----------
-    table : pyarrow table of the wanted columns that the file has, (n rows). A bad cell is null, and
-        so are all cells of a row that is bad as a whole.
-    faults : rows of bad cells and bad rows, in 0..n-1, with the fault. A row may have several.
+    The pyarrow table has the wanted columns that the file has. A bad cell is null, and so are all
+    cells of a row that is bad as a whole. A row may have several faults.
     """
 
     table: Any
@@ -77,12 +71,14 @@ class Piece:
     raw : bytes of a text, including blank lines; none in binary formats.
     line : number of the first line, from 1; None in binary formats.
     batch : record batch of pyarrow; None for a text.
+    fraction : approximate fraction of the file that has been read after it, 0 to 1.
     """
 
     ends: Ends
     raw: bytes = b""
     line: int | None = None
     batch: Any = None
+    fraction: float = 0.0
 
     def part(self, first: int, last: int) -> memoryview:
         """Return the bytes of rows ``first`` to ``last - 1``, with those after the last row."""
@@ -94,6 +90,10 @@ class Piece:
         """Return a row of a text with its line end, without blank lines before it."""
         start = int(self.ends[place - 1]) if place else 0
         return self.raw[start : int(self.ends[place])].lstrip(b"\r\n")
+
+    def records(self) -> list[bytes]:
+        """Return all rows of a text; see `record`."""
+        return [self.record(place) for place in range(self.ends.size)]
 
     def line_of(self, place: int) -> int | None:
         """Return the number of the first line of a row, None in binary formats."""
@@ -112,22 +112,20 @@ class Table(ABC):
 
     Attributes
     ----------
-    names : its columns, in order.
+    names : its columns, in order, without those of lists or records.
+    nested : its columns of lists or records, which are not read.
     complete : whether these are all columns; JSON lines may have others later.
     deferred : whether a last row without a line end was left for the next run.
     """
 
     names: tuple[str, ...]
+    nested: tuple[str, ...] = ()
     complete = True
     deferred = False
 
     @abstractmethod
     def pieces(self, cursor: Cursor) -> Iterator[Piece]:
         """Yield the rows after a cursor, which the caller moves. Called once."""
-
-    @abstractmethod
-    def fraction(self) -> float:
-        """Return the approximate fraction of the file that has been read, 0 to 1."""
 
     @abstractmethod
     def cells(self, piece: Piece, wanted: Wanted) -> Cells:
@@ -160,13 +158,7 @@ def coded(column: Any) -> tuple[NDArray[np.intp], list[Any]]:
 
 
 def decoded_texts(column: Any, name: str) -> tuple[Any, list[tuple[int, Fault]]]:
-    """Return a column of bytes as texts, null where they are too long or not UTF-8, and the faults.
-
-    Parameters
-    ----------
-    column : pyarrow array of binary values.
-    name : its name.
-    """
+    """Return an array of bytes as texts, null where they are too long or not UTF-8, and faults."""
     bad: dict[int, Fault] = {}
     lengths = compute.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)
     for row in np.flatnonzero(lengths > inputs.CELL_BYTES).tolist():
@@ -191,10 +183,12 @@ def check_column_names(names: Sequence[str], source: str) -> tuple[str, ...]:
     check_limit("{} columns", len(names), inputs.COLUMNS, source)
     seen: set[str] = set()
     for name in names:
-        if not encodable(name):
+        try:
+            name.encode()
+        except UnicodeEncodeError:  # JSON allows such names
             raise StreamError(
                 f"{source} has a column named {shown(name)}, which is not UTF-8: rename it."
-            )
+            ) from None
         if name in seen:
             raise StreamError(
                 f"{source} has two columns named {shown(name)}, expected every name once: rename "
@@ -218,19 +212,17 @@ class Text:
     content : the open file, in UTF-8.
     name : name of the file in messages.
     grows : whether more may be written to the file. Then a last record without a line end may be
-        incomplete, and is left for the next run.
+        incomplete. It is left for the next run, and ``deferred`` is set.
 
     Attributes
     ----------
     buffer : the bytes that were read and not taken.
     head : size of the part of the buffer before the first row: a byte order mark and a header.
-    at_end : whether all bytes of the file have been read.
-    deferred : whether a last record was left for the next run.
     """
 
     def __init__(self, content: Bytes, name: str, grows: bool):
         self.name, self._grows = name, grows
-        self._read, self.fraction = content.read, content.fraction
+        self._read, self._fraction = content.read, content.fraction
         self.buffer, self.at_end, self.deferred = b"", False, False
         while len(self.buffer) < len(MARK) and not self.at_end:
             self.fill()
@@ -251,19 +243,14 @@ class Text:
     def first(self, split: Split, count: int) -> Piece:
         """Return the first records after the head, at most ``count``, and leave them in the buffer.
 
-        Reads on until there is one. If there are two in the first `LITTLE` bytes, no others are
-        returned.
+        Reads on until there is one.
         """
         while True:
-            for size in (LITTLE, inputs.ROW_BYTES):
-                raw = self.buffer[self.head : self.head + size]
-                last = self._is_whole and self.head + size >= len(self.buffer)
-                full = len(raw) == inputs.ROW_BYTES
-                ends = split(raw, last or full)
-                if ends.size > (size == LITTLE):
-                    return Piece(ends[:count], raw[: ends[:count][-1]], 1)
-            if full or self.at_end:
-                return Piece(ends, b"", 1)
+            raw = self.buffer[self.head : self.head + inputs.ROW_BYTES]
+            last = self._is_whole or len(raw) == inputs.ROW_BYTES
+            ends = split(raw, last)[:count]
+            if ends.size or last or self.at_end:
+                return Piece(ends, raw[: ends[-1] if ends.size else 0], 1)
             self.fill()
 
     def skip(self, cursor: Cursor) -> int | None:
@@ -292,21 +279,24 @@ class Text:
     def pieces(self, split: Split, line: int) -> Iterator[Piece]:
         """Yield the remaining records, from line number ``line`` on."""
         while self.buffer or not self.at_end:
-            whole, found = self._is_whole, BLANK.match(self.buffer)
-            blank = found.end() if found else 0
-            # many blank lines are not searched for rows
-            ends = split(self.buffer[:0] if blank >= LITTLE else self.buffer, whole)
-            if (ends[0] if ends.size else len(self.buffer) - blank) > inputs.ROW_BYTES:
-                ends = self._first_line(split, line)
-            size = int(ends[-1]) if ends.size else blank
-            if whole and blank < LITTLE and len(self.buffer) <= inputs.ROW_BYTES:
-                size = len(self.buffer)
+            ends, blank = NO_ROWS, BLANK.match(self.buffer)
+            size = blank.end() if blank else 0
+            if not size:
+                whole = self._is_whole
+                ends = split(self.buffer, whole)
+                if (ends[0] if ends.size else len(self.buffer)) > inputs.ROW_BYTES:
+                    ends = self._first_line(split, line)
+                size = int(ends[-1]) if ends.size else len(self.buffer) * whole
             if size:
                 raw = self.take(size)
-                yield Piece(ends, raw, line)
+                yield Piece(ends, raw, line, fraction=self._fraction())
                 line += raw.count(b"\n")
             elif self.at_end:
-                self._defer(line)
+                self.deferred, self.buffer = True, b""
+                notice(
+                    f"{self.name}, line {line}: the last line has no line end and may be "
+                    "incomplete: it was left for the next run. Read it with --final."
+                )
             else:
                 self.fill()
 
@@ -320,29 +310,12 @@ class Text:
             )
         return split(self.buffer[:longest], True)[:1]
 
-    def _defer(self, line: int) -> None:
-        """Leave the rest of the text, from that line on, for the next run."""
-        self.deferred, self.buffer = True, b""
-        notice(
-            f"{self.name}, line {line}: the last line has no line end and may be incomplete: it "
-            "was left for the next run. Read it with --final."
-        )
-
 
 class TextTable(Table):
-    """Base class of tables in a text.
-
-    Parameters
-    ----------
-    text : the text from its beginning.
-    split : function from bytes to records.
-    """
+    """Base class of tables in a text, which ``split`` cuts into records."""
 
     def __init__(self, text: Text, split: Split):
         self._text, self._split = text, split
-
-    def fraction(self) -> float:
-        return self._text.fraction()
 
     def pieces(self, cursor: Cursor) -> Iterator[Piece]:
         if cursor.rows:
@@ -352,25 +325,9 @@ class TextTable(Table):
         else:
             head = self._text.take(self._text.head)
             lines = head.count(b"\n")
-            yield Piece(np.zeros(0, dtype=np.int64), head, 1)
+            yield Piece(NO_ROWS, head, 1)
         yield from self._text.pieces(self._split, lines + 1)
         self.deferred = self._text.deferred
-
-
-def has_rows_of(source: Input, done: FilePosition, encoding: str | None) -> bool:
-    """Whether a file holds the rows that were read before a position in it, or in another file.
-
-    Parameters
-    ----------
-    source : the file.
-    done : the position.
-    encoding : encoding of a text that the user has chosen.
-    """
-    if source.kind in BINARY:
-        return is_untouched(source, done)
-    with opened(source) as content:
-        text, _ = as_utf8(content, encoding, source.name)
-        return Text(text, source.name, grows=False).skip(Cursor(source, done)) is not None
 
 
 def line_ends(raw: bytes, final: bool) -> Ends:

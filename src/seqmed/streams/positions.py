@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Any, NamedTuple, Self, TypeVar, get_args, get_origin
+from typing import Any, Self, TypeVar, get_args, get_origin
 
 from seqmed.model_file.annotations import field_types, is_record, of_type
 from seqmed.streams.faults import StreamError
@@ -87,42 +87,28 @@ class Position:
         return position
 
 
-class Stamp(NamedTuple):
-    """Size and modification time of a file, as in `FilePosition`."""
-
-    size: int
-    modified: int
-
-
-def stamp(path: Path) -> Stamp:
-    """Return the stamp of a file as it is now."""
+def stamp(path: Path) -> tuple[int, int]:
+    """Return the size and modification time of a file as it is now, as in `FilePosition`."""
     with accessing(path):
         status = path.stat()
-    return Stamp(status.st_size, max(status.st_mtime_ns, 0))
+    return status.st_size, max(status.st_mtime_ns, 0)
 
 
 class Cursor:
-    """Position in an open file.
+    """Position in an open file, at first after the rows that were read before.
 
-    Parameters
-    ----------
-    source : the file or pipe.
-    done : position after the rows that were read before.
-
-    Attributes
-    ----------
-    rows, offset : rows and bytes read, as in `FilePosition`.
-    content : SHA-256 of the bytes read; updated with those before ``offset`` when they are skipped.
+    ``rows`` and ``offset`` are those of `FilePosition`, and ``content`` is the SHA-256 of the bytes
+    read; it is updated with those before ``offset`` when they are skipped.
     """
 
     def __init__(self, source: Input, done: FilePosition):
         self.source, self.digest = source, done.digest
         self.rows, self.offset = done.rows, done.offset if done.rows else 0
         self.content = hashlib.sha256()
-        self._stamp = stamp(Path(source.key)) if source.resumable else Stamp(0, 0)
-        recent = time.time_ns() - self._stamp.modified < CLOCK_TICK
+        self._size, self._modified = stamp(Path(source.key)) if source.resumable else (0, 0)
+        recent = time.time_ns() - self._modified < CLOCK_TICK
         if recent and source.kind not in BINARY:
-            self._stamp = self._stamp._replace(modified=0)
+            self._modified = 0
 
     def advance(self, rows: int, raw: memoryview) -> None:
         """Move forward by some rows, whose bytes in a text are ``raw``."""
@@ -132,64 +118,43 @@ class Cursor:
 
     def position(self, *, finished: bool, deferred: bool = False) -> FilePosition:
         """Return the position. After a deferred line, the next run compares the content."""
-        size, modified = self._stamp
+        modified = 0 if deferred else self._modified
         return FilePosition(
-            self.source.key, self.rows, self.offset, self.content.hexdigest(), size,
-            0 if deferred else modified, finished,
+            self.source.key, self.rows, self.offset, self.content.hexdigest(), self._size,
+            modified, finished,
         )  # fmt: skip
-
-
-class PlannedRead(NamedTuple):
-    """A file or pipe to read.
-
-    Parameters
-    ----------
-    source : the file or pipe.
-    done : position after the rows that were read before.
-    needed : whether it has to be opened: not if it has been read to its end and not been modified
-        since.
-    """
-
-    source: Input
-    done: FilePosition
-    needed: bool
 
 
 def plan(
     sources: Sequence[Input], position: Position, again: bool
-) -> tuple[list[PlannedRead], Position]:
-    """Return the planned reads, and a position that includes new files, at their beginning.
+) -> tuple[list[FilePosition | None], Position]:
+    """Return where to begin in each source, and a position that includes new files.
 
-    A binary file that has changed is refused here, a text when it is opened.
-
-    Parameters
-    ----------
-    sources : the files and pipes of the stream.
-    position : position of the previous run.
-    again : whether to read finished files again, and changed files from their beginning. If the
-        previous run was interrupted, that run is completed instead.
+    The beginning is None if the source has been read to its end and not been modified since. A
+    binary file that has changed is refused here, a text when it is opened.
+    With ``again``, finished files are read again, and changed files from their beginning. If the
+    previous run was interrupted, that run is completed instead.
     """
     files = {each.key: FilePosition(each.key) for each in sources if each.resumable}
     records = {each.path: each for each in position.files}
     if again and all(each.finished for path, each in records.items() if path in files):
         records = {path: each for path, each in records.items() if path not in files}
-    reads = []
+    starts: list[FilePosition | None] = []
     for source in sources:
         done = records.get(source.key, FilePosition(source.key))
         untouched = is_untouched(source, done)
         if done.rows and source.kind in BINARY and not untouched:
             raise changed(source, done.rows)
-        reads.append(PlannedRead(source, done, not (done.finished and untouched)))
+        starts.append(None if done.finished and untouched else done)
     records = {path: each for path, each in records.items() if each.rows or os.path.exists(path)}
     new = {path: each for path, each in files.items() if path not in records}
-    return reads, Position(tuple((records | new).values()))
+    return starts, Position(tuple((records | new).values()))
 
 
 def is_untouched(source: Input, done: FilePosition) -> bool:
     """Whether a file has the size and the modification time of a position in it."""
-    if not (source.resumable and done.modified):
-        return False
-    return stamp(Path(source.key)) == (done.size, done.modified)
+    known = source.resumable and done.modified != 0
+    return known and stamp(Path(source.key)) == (done.size, done.modified)
 
 
 def changed(source: Input, rows: int) -> StreamError:

@@ -11,41 +11,34 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
-from seqmed.streams.batches import Borders, Part, StreamBatch, as_batch, selected_rows, stacked
-from seqmed.streams.columnar import CONTINUES, FILE_MARK, open_arrow, open_parquet
-from seqmed.streams.columns import EncoderCheck, InputColumns, PieceReader
+from seqmed.streams.batches import Borders, Part, StreamBatch, selected_rows, stacked
+from seqmed.streams.columnar import ARROW_STARTS, open_arrow, open_parquet
+from seqmed.streams.columns import EncoderCheck, InputColumns, refuse_absent
 from seqmed.streams.delimited import Delimited
 from seqmed.streams.dialects import Dialect
 from seqmed.streams.faults import BadRow, Fault, Skipped, StreamError, refusing
-from seqmed.streams.inputs import ARROW, PARQUET, Bytes, Input, as_utf8, find_inputs, opened
+from seqmed.streams.inputs import ARROW, PARQUET, Input, as_utf8, find_inputs, opened
 from seqmed.streams.jsonlines import JsonLines
-from seqmed.streams.label_column import LabelColumn
-from seqmed.streams.pieces import Cells, Piece, Table, Text, column_of
+from seqmed.streams.label_column import LabelColumn, labels_in
+from seqmed.streams.pieces import Cells, Piece, Table, Text, Wanted, column_of
 from seqmed.streams.positions import Cursor, Position, plan, stamp
 
 DEFAULT_BATCH_SIZE = 500
-# First bytes of formats that cannot be read from a pipe.
-SIGNATURES = {b"PAR1": "a Parquet file", b"\x1f\x8b": "compressed"}
+# First bytes of Parquet and of gzip, which cannot be read from a pipe.
+REFUSED_STARTS = (b"PAR1", b"\x1f\x8b")
 
 
 class ReadEvent(NamedTuple):
-    """Rows that were read from an input, or its end.
+    """Rows of an open input, and the cursor before them; without a piece, its end.
 
-    Parameters
-    ----------
-    number : index of the input.
-    cursor : position in the input before the rows.
-    table : the open input.
-    fraction : fraction of the input that has been read.
-    piece : rows of the input; None at its end.
-    cells : the values of the rows; None if there are no rows.
+    ``number`` is the index of the input. There are no cells if the piece has no rows.
     """
 
     number: int
     cursor: Cursor
     table: Table
-    fraction: float = 1.0
     piece: Piece | None = None
     cells: Cells | None = None
 
@@ -135,21 +128,20 @@ class Stream:
         self.skipped = Skipped()
         self.label = label
         self._check, self._stop = check, on_error == "stop"
-        self._reader = PieceReader(label, check, batch_by, keep, keep_optional)
+        self._kept = (*keep, *keep_optional)
+        self._required = (*([] if batch_by is None else [batch_by]), *keep)
         self._open = partial(open_table, dialect=dialect or Dialect(), final=final, tell=tell)
-        self._reads, self.position = plan(inputs, position or Position(), again)
+        self._inputs = inputs
+        self._starts, self.position = plan(inputs, position or Position(), again)
         self._files = self.position  # in the files that have been closed
-        self._sizes = [stamp(each.path).size if each.path else 0 for each in inputs]
+        self._sizes = [stamp(each.path)[0] if each.path else 0 for each in inputs]
         self._progress = (0, 0.0)  # index of an input, and the fraction of it that is in batches
         self._held: list[Part] = []
         new = not begun and (check is None or self._undecided)
         self._sizes_of_batches = (batch_by, batch_size, (first_batch_size or 0) if new else 0)
         self._borders = Borders(*self._sizes_of_batches)
         self._columns = InputColumns(
-            self.names,
-            None if label is None else label.name,
-            label_required and self.resumable,
-            () if check is None else check.needed() or (),
+            None if label is None else label.name, label_required and self.resumable
         )
         self._begun = False
 
@@ -171,22 +163,21 @@ class Stream:
         events = self._events()
         if self._undecided:
             events = chain(self._decide(events), events)
+        last = -1
         for event in events:
-            cursor, piece = event.cursor, event.piece
+            number, cursor, table, piece, cells = event
             if piece is None:
                 if cursor.source.resumable:
-                    end = cursor.position(finished=True, deferred=event.table.deferred)
+                    end = cursor.position(finished=True, deferred=table.deferred)
                     self._files = self._files.with_file(end)
-            elif event.cells is None:
+            elif cells is None:
                 cursor.advance(0, piece.part(0, 0))
             else:
-                self._columns.check(event.number, event.table, self._reader.required)
-                number, before = self._progress
-                before = before if number == event.number else 0.0
-                for batch, share in self._take(event, piece, event.cells):
-                    self._progress = (event.number, before + (event.fraction - before) * share)
-                    yield batch
-                self._progress = (event.number, event.fraction)
+                if number != last:
+                    refuse_absent(self._needed, table, self.names[number])
+                last = number
+                yield from self._take(event, piece, cells)
+                self._progress = (number, piece.fraction)
         self._progress = (len(self.names), 0.0)  # all are read
         if self._held:
             yield self._finish_batch(self._files)
@@ -194,15 +185,28 @@ class Stream:
 
     def _events(self) -> Iterator[ReadEvent]:
         """Read the inputs, in order."""
-        for number, (source, done, needed) in enumerate(self._reads):
-            if not needed:
+        for number, (source, start) in enumerate(zip(self._inputs, self._starts, strict=True)):
+            if start is None:
                 continue
-            cursor = Cursor(source, done)
+            cursor = Cursor(source, start)
             with self._open(source) as table:
+                self._columns.check(table, source.name, self._needed)
                 for piece in table.pieces(cursor):
-                    cells = table.cells(piece, self._reader.wanted) if piece.ends.size else None
-                    yield ReadEvent(number, cursor, table, table.fraction(), piece, cells)
+                    cells = table.cells(piece, self._wanted) if piece.ends.size else None
+                    yield ReadEvent(number, cursor, table, piece, cells)
             yield ReadEvent(number, cursor, table)
+
+    @property
+    def _wanted(self) -> Wanted:
+        """The columns to read."""
+        label = [] if self.label is None else [self.label.name]
+        columns = None if self._check is None else self._check.needed()
+        return Wanted(columns, tuple(dict.fromkeys([*label, *self._required, *self._kept])))
+
+    @property
+    def _needed(self) -> tuple[str, ...]:
+        """The columns that an input must have."""
+        return (*(self._wanted.columns or ()), *self._required)
 
     def _decide(self, events: Iterator[ReadEvent]) -> list[ReadEvent]:
         """Read the rows of the first batch and let the check choose columns; return what was read.
@@ -217,15 +221,14 @@ class Stream:
             read.append(event)
             if event.piece is None or event.cells is None:
                 continue
-            self._columns.check_label(event.number, event.table)
-            found = self._reader.unchecked(event.piece, event.cells)
-            good = np.delete(np.arange(event.piece.ends.size), list(found.faults))
-            features = found.features
+            features = self._features(event.piece, event.cells)
+            faults = self._faults(event.piece, event.cells, ())
+            good = np.delete(np.arange(event.piece.ends.size), list(faults))
             if good.size and first in (-1, event.number):
                 first = event.number
                 names |= dict.fromkeys(features.column_names)
             features = features.select([name for name in features.column_names if name in names])
-            for rows in borders.cut(found.borders, good):
+            for rows in borders.cut(event.cells.table, good):
                 if rows is None:
                     break
                 tables.append(selected_rows(features, rows))
@@ -238,48 +241,72 @@ class Stream:
         self._undecided = False
         return read
 
-    def _take(
-        self, event: ReadEvent, piece: Piece, cells: Cells
-    ) -> Iterator[tuple[StreamBatch, float]]:
-        """Hold the good rows of a piece; yield the batches that they complete.
+    def _features(self, piece: Piece, cells: Cells) -> Any:
+        """Return the table of the columns of a batch, null if the input does not have them."""
+        wanted, table = self._wanted.columns, cells.table
+        if wanted is None:
+            label = None if self.label is None else self.label.name
+            return table.select([name for name in table.column_names if name != label])
+        for name in sorted(set(wanted).difference(table.column_names)):
+            table = table.append_column(name, pa.nulls(piece.ends.size))
+        return table.select(list(wanted))
 
-        With each batch, yield the fraction of the piece that precedes its end.
+    def _faults(self, piece: Piece, cells: Cells, used: Sequence[str] | None) -> dict[int, Fault]:
+        """Return the first fault of each row, by its index.
+
+        Faults are of whole rows, of the ``used`` columns (None for all), and of other columns that
+        the stream needs: a fault in a column that may be chosen later is none yet.
         """
-        found, size = self._reader.checked(piece, cells), piece.ends.size
-        bad = sorted(found.faults.items())  # a heap, to which rows with bad labels are added
-        good = np.delete(np.arange(size), list(found.faults))
-        kept = {name: column_of(found.table, name, size) for name in self._reader.kept}
-        before, done = event.cursor.rows + 1, 0
-        for rows in self._borders.cut(found.borders, good):
+        needed = None if used is None else {None, *used, *self._wanted.others}
+        faults: dict[int, Fault] = {}
+        for row, fault in cells.faults:
+            if needed is None or fault.column in needed:
+                faults.setdefault(row, fault)
+        return faults
+
+    def _take(self, event: ReadEvent, piece: Piece, cells: Cells) -> Iterator[StreamBatch]:
+        """Hold the good rows of a piece; yield the batches that they complete."""
+        size, labels = piece.ends.size, None
+        features = self._features(piece, cells)
+        faults = self._faults(piece, cells, None if self._check is None else self._check.used())
+        if self._check is not None:
+            features, bad_cells = self._check.checked(features)
+            faults = bad_cells | faults
+        if self.label is not None:
+            labels = labels_in(column_of(cells.table, self.label.name, size), self.label)
+        bad = sorted(faults.items())  # a heap, to which rows with bad labels are added
+        good = np.delete(np.arange(size), list(faults))
+        kept = {name: column_of(cells.table, name, size) for name in self._kept}
+        number, start = event.number, event.cursor.rows + 1
+        before = self._progress[1] if self._progress[0] == number else 0.0
+        done = 0
+        for rows in self._borders.cut(cells.table, good):
             if rows is None:
-                yield self._finish_batch(self._position(event.cursor)), done / size
+                self._progress = (number, before + (piece.fraction - before) * done / size)
+                position = self._files
+                if event.cursor.source.resumable:
+                    position = position.with_file(event.cursor.position(finished=False))
+                yield self._finish_batch(position)
                 continue
             last = int(rows[-1]) + 1
-            if self.label is not None and found.labels is not None:
-                misfits = found.labels.of(rows).misfits(self.label)
+            if self.label is not None and labels is not None:
+                misfits = labels.of(rows).misfits(self.label)
                 for place, fault in misfits.items():
-                    row = int(rows[place])
-                    heappush(bad, (row, fault._replace(line=piece.line_of(row))))
+                    heappush(bad, (int(rows[place]), fault))
                 rows = np.delete(rows, list(misfits))
             self._advance(event, piece, done, last, bad)
             done = last
             if rows.size:
                 part = Part(
-                    selected_rows(found.features, rows),
+                    selected_rows(features, rows),
                     {name: column.take(rows).to_pylist() for name, column in kept.items()},
-                    None if found.labels is None else found.labels.of(rows),
-                    event.number,
-                    rows + before,
+                    None if labels is None else labels.of(rows),
+                    number,
+                    rows + start,
                 )
                 self._held.append(part)
                 self._borders.held += rows.size
         self._advance(event, piece, done, size, bad)
-
-    def _position(self, cursor: Cursor) -> Position:
-        """Return the position of the stream within an open input."""
-        if not cursor.source.resumable:
-            return self._files
-        return self._files.with_file(cursor.position(finished=False))
 
     def _advance(
         self, event: ReadEvent, piece: Piece, first: int, last: int, bad: list[tuple[int, Fault]]
@@ -287,6 +314,7 @@ class Stream:
         """Move the cursor over rows of a piece; refuse or count the bad ones among them."""
         while bad and bad[0][0] < last:
             row, fault = heappop(bad)
+            fault = fault._replace(line=piece.line_of(row))
             found = BadRow(self.names[event.number], event.cursor.rows - first + row + 1, fault)
             if self._stop:
                 raise found.error()
@@ -297,10 +325,20 @@ class Stream:
         """Return the rows held as a batch, with the position after it."""
         parts, self._held = self._held, []
         self._borders.next_batch()
+        self.position, y = position, None
         if self.label is not None:
-            self.label = self.label.of_first([each.labels for each in parts if each.labels])
-        self.position = position
-        return as_batch(parts, self.label, position, self.skipped.total)
+            labels = [each.labels for each in parts if each.labels is not None]
+            self.label = self.label.of_first(labels)
+            y = self.label.values(labels)
+        return StreamBatch(
+            stacked([part.table for part in parts]),
+            y,
+            np.concatenate([np.full(part.rows.size, part.file) for part in parts]),
+            np.concatenate([part.rows for part in parts]),
+            {name: [value for part in parts for value in part.kept[name]] for name in self._kept},
+            position,
+            self.skipped.total,
+        )
 
 
 # -- formats ---------------------------------------------------------------------------------------
@@ -321,38 +359,25 @@ def open_table(
             yield table
         return
     with opened(source) as content:
-        kind = source.kind or pipe_format(content, source.name)
-        if kind == ARROW:
+        kind = source.kind
+        if kind is None and content.start.startswith(REFUSED_STARTS):
+            raise StreamError(
+                f"{source.name} is a Parquet file or compressed, expected CSV, JSON lines or an "
+                "Arrow stream from a pipe: save it to a file, or convert it."
+            )
+        if kind == ARROW or (kind is None and content.start.startswith(ARROW_STARTS)):
             with open_arrow(content, source.name) as table:
                 yield table
             return
         grows = source.resumable and not final
         utf8, encoding = as_utf8(content, dialect.encoding, source.name)
         text = Text(utf8, source.name, grows)
-        if kind is not None and kind != "jsonl":
-            yield Delimited(text, kind, encoding, dialect, tell)
-        elif kind == "jsonl" or text_format(text) == "jsonl":
+        if kind is None:  # a pipe, whose format is inferred from its first character
+            with refusing(source.name, "text"):
+                while not (start := text.buffer[text.head :].lstrip()) and not text.at_end:
+                    text.fill()
+            kind = "jsonl" if start.startswith((b"{", b"[")) else "csv"
+        if kind == "jsonl":
             yield JsonLines(text)
         else:
-            yield Delimited(text, "csv", encoding, dialect, tell)
-
-
-def pipe_format(content: Bytes, name: str) -> str | None:
-    """Return the format of a pipe, inferred from its first bytes; None for a text."""
-    if content.start.startswith((CONTINUES, FILE_MARK[:6])):
-        return ARROW
-    for signature, kind in SIGNATURES.items():
-        if content.start.startswith(signature):
-            raise StreamError(
-                f"{name} is {kind}, expected CSV, JSON lines or an Arrow stream from a pipe: save "
-                "it to a file, or convert it."
-            )
-    return None
-
-
-def text_format(text: Text) -> str:
-    """Return the format of a text from a pipe, inferred from its first character."""
-    with refusing(text.name, "text"):
-        while not (start := text.buffer[text.head :].lstrip()) and not text.at_end:
-            text.fill()
-    return "jsonl" if start.startswith((b"{", b"[")) else "csv"
+            yield Delimited(text, kind, encoding, dialect, tell)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 # Characters shown of a value, and names in a list.
 SHOWN, LISTED = 40, 10
 # Smallest similarity of two column names of which one is probably a misspelling of the other.
 SIMILAR = 0.8
+# Smallest length of class names that are compared for typing errors.
+LONG_ENOUGH = 4
 
 
 def shown(value: Any) -> str:
@@ -31,3 +34,29 @@ def similar_name(name: str, names: Sequence[str]) -> str | None:
     folded = {each.casefold(): each for each in names}
     close = difflib.get_close_matches(name.casefold(), folded, 1, SIMILAR)
     return folded[close[0]] if close else None
+
+
+def likely_typo(label: Any, known: Iterable[Any]) -> Any:
+    """Return the known class that a new label probably misspells, None if there is none.
+
+    The two differ only in case or spaces, or, if both are long enough, by one typo: a wrong,
+    missing, additional or misplaced character. Numbers, and names with different digits, are
+    never misspellings.
+    """
+    if not isinstance(label, str):
+        return None
+    first = "".join(label.casefold().split())
+    for other in known:
+        if isinstance(other, str) and other != label:
+            second = "".join(other.casefold().split())
+            long = min(len(first), len(second)) >= LONG_ENOUGH
+            if first == second or (long and one_error(first, second)):
+                return other
+    return None
+
+
+def one_error(first: str, second: str) -> bool:
+    """Whether two texts have the same digits and differ by at most one typing error."""
+    matched = difflib.SequenceMatcher(None, first, second, autojunk=False).get_matching_blocks()
+    unmatched = len(first) + len(second) - 2 * sum(block.size for block in matched)
+    return re.sub(r"\D", "", first) == re.sub(r"\D", "", second) and unmatched <= 2

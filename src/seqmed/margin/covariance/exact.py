@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, eigh
+from scipy.linalg import LinAlgError, eigh, solve_triangular
 
-from seqmed.kernels import Expansion, Kernel, evaluate
+from seqmed.kernels import Kernel
 from seqmed.margin.dual.problem import ComputedRows
 from seqmed.margin.laplacian import Smoothness
 from seqmed.numeric import factors
-from seqmed.numeric.arrays import Array, Indices, Points, row_norms_squared, stack, take_rows
-from seqmed.numeric.expectations import expect_shape
+from seqmed.numeric.arrays import Array, Indices, Points, row_norms_squared, stack
 
 
 class WindowCovariance(ABC):
@@ -37,10 +36,7 @@ class WindowCovariance(ABC):
 
     @abstractmethod
     def landmark_part(self, coefficients: Array) -> Array:
-        """Return the landmark part of ``sum_s k_t(., x_s) c_s`` in the base kernel, (m, machines).
-
-        ``coefficients`` are those of the points, (n, machines).
-        """
+        """Return the landmark part (m, machines) of ``sum_s k_t(., x_s) c_s``, c (n, machines)."""
 
     def scores(self, coefficients: Array) -> Array:
         """Return ``sum_z k(x, z) a_z`` at the points, (n, machines), from (m, machines)."""
@@ -56,11 +52,6 @@ class CovarianceFunction(ABC):
     on_landmarks = False
     """Whether every ``k_t(., x)`` is an expansion on the landmarks alone."""
 
-    @property
-    def width(self) -> int:
-        """Number of kernel values to compute for one point."""
-        return 1
-
     def __call__(self, left: Points, right: Points) -> Array:
         """Return the (n, m) covariances of the function's values on two sets of rows."""
         return self.kernel(left, right)
@@ -74,21 +65,14 @@ class CovarianceFunction(ABC):
         """Return the covariance of the window's points."""
 
     def smoothed(self, scores: Array) -> Array:
-        """Return the coefficients that the reduction adds, given the scores at the landmarks.
-
-        Scores and coefficients, both (m, machines), are in the base kernel.
-        """
+        """Return the coefficients (m, machines) that the reduction adds, given landmark scores."""
         return np.zeros_like(scores)
 
 
 class FoldResult(NamedTuple):
-    """A recursion after a batch, and the origin of its landmarks.
+    """A recursion after a batch, and the index (m,) of each landmark before it, -1 for a new one.
 
-    Attributes
-    ----------
-    recursion : recursion after the batch.
-    origin : (m,) the index of each landmark before the batch, -1 for a new landmark; None if no
-        landmark has changed.
+    ``origin`` is None if no landmark has changed.
     """
 
     recursion: Recursion
@@ -114,10 +98,9 @@ class Recursion(ABC):
     def fold(
         self, points: Points, smoothness: Smoothness | None, forgetting: float = 1.0
     ) -> FoldResult:
-        """Return the recursion after one more batch.
+        """Return the recursion after one more batch of distinct rows and the penalty of its graph.
 
-        ``points`` are its distinct rows, ``smoothness`` is the penalty of their graph (None for
-        none). Earlier penalties are first scaled by ``forgetting`` in (0, 1].
+        Earlier penalties are first scaled by ``forgetting`` in (0, 1].
         """
 
     def add_labeled(self, points: Points) -> FoldResult:
@@ -129,44 +112,10 @@ class Recursion(ABC):
         raise NotImplementedError("this recursion has no landmarks of its own to project on")
 
 
-@dataclass(frozen=True)
-class ComputedGram:
-    """The symmetric covariance matrix (n, n) of n points, computed row by row.
-
-    Parameters
-    ----------
-    kernel : the base kernel.
-    points : (n, p).
-    features : (n, r) psi of the points, for the covariance ``k - psi . psi``; None if the
-        covariance is the kernel k.
-    """
-
-    kernel: Kernel
-    points: Points
-    features: Array | None = None
-
-    def __getitem__(self, rows: Indices) -> Array:
-        values = self.kernel(take_rows(self.points, rows), self.points)
-        return values if self.features is None else values - self.features[rows] @ self.features.T
-
-    def __matmul__(self, coefficients: Array) -> Array:
-        """Return the product with ``coefficients`` (n,); points with coefficient 0 are skipped."""
-        support = np.flatnonzero(coefficients)
-        expansion = Expansion(take_rows(self.points, support), coefficients[support, None])
-        product = evaluate(self.kernel, (expansion,), self.points)[:, 0]
-        if self.features is None:
-            return product
-        return product - self.features @ (self.features.T @ coefficients)
-
-    def diagonal(self) -> Array:
-        diagonal = self.kernel.diagonal(self.points)
-        return diagonal if self.features is None else diagonal - row_norms_squared(self.features)
-
-
 # Fraction of k(x, x) by which its reduction may exceed it because of rounding.
 LARGEST_EXCESS = 1e-6
-# Largest number of points of a window whose covariances are all held in memory.
-LARGEST_GRAM = 12_000
+# Largest number of points of a window, whose covariances are all held in memory: 3.2 GB.
+LARGEST_WINDOW = 20_000
 
 
 @dataclass(frozen=True)
@@ -175,10 +124,6 @@ class Reduction:
 
     landmarks: Points
     factor: Array
-
-    def validate(self) -> None:
-        """Raise a ValueError if the factor is not one of the landmarks."""
-        expect_shape(self, (self.landmarks.shape[0], self.factor.shape[-1]), "factor")
 
     def features(self, kernel: Kernel, points: Points) -> Array:
         """Return psi of every row, (n, r)."""
@@ -190,10 +135,6 @@ class LowRankCovariance(CovarianceFunction):
     """A base kernel minus its reduction by smoothness; there is no reduction before any penalty."""
 
     reduction: Reduction | None = None
-
-    @property
-    def width(self) -> int:
-        return 1 if self.reduction is None else self.reduction.landmarks.shape[0]
 
     def __call__(self, left: Points, right: Points) -> Array:
         values = self.kernel(left, right)
@@ -231,28 +172,27 @@ class LowRankWindow(WindowCovariance):
     points: Points
     values: Array
 
-    def gram(self) -> Array | ComputedGram:
-        """Return the covariances between the points; computed on demand if there are too many."""
-        kernel, reduction = self.covariance.kernel, self.covariance.reduction
-        features = None
-        if reduction is not None:
-            features = factors.times_upper(self.values, reduction.factor)
-            check_reduction(kernel.diagonal(self.points), features)
-        if self.points.shape[0] > LARGEST_GRAM:
-            return ComputedGram(kernel, self.points, features)
-        gram = kernel(self.points, self.points)
-        return gram if features is None else gram - factors.symmetric_product(features)
+    def gram(self) -> Array:
+        """Return the covariances between the points; refuse too many points."""
+        n, kernel = self.points.shape[0], self.covariance.kernel
+        if n > LARGEST_WINDOW:
+            raise ValueError(
+                f"the window would have {n} labeled rows, expected at most {LARGEST_WINDOW}: learn "
+                "smaller batches with partial_fit and set window, or set budget."
+            )
+        gram, reduction = kernel(self.points, self.points), self.covariance.reduction
+        if reduction is None:
+            return gram
+        features = factors.times_upper(self.values, reduction.factor)
+        check_reduction(kernel.diagonal(self.points), features)
+        return gram - factors.symmetric_product(features)
 
     def landmark_part(self, coefficients: Array) -> Array:
         return self.covariance.smoothed(self.values.T @ coefficients)
 
 
 def check_reduction(variances: Array, features: Array) -> None:
-    """Refuse a reduction that exceeds the variance.
-
-    In exact arithmetic ``psi(x) . psi(x) <= k(x, x)``. If rounding of large kernel values breaks
-    this, every further batch would amplify the error.
-    """
+    """Refuse ``psi(x) . psi(x) > k(x, x)``: further batches would amplify such rounding errors."""
     check_variance(variances - row_norms_squared(features), variances)
 
 
@@ -276,8 +216,8 @@ def reduction_factor(penalty_factor: Array, gram: Array) -> Array:
     """Return J, (n, r), with ``J J' = (I + P K)^{-1} P`` for a penalty ``P = R R'``.
 
     ``J J'`` is the matrix S of Theorem 2. The paper inverts P, which is singular. Here
-    ``S = R (I + R'KR)^{-1} R'``, where the matrix to invert has eigenvalues >= 1. Rounding of a
-    huge K, or an indefinite K, may violate this. Negative eigenvalues of R'KR are then set to zero.
+    ``S = R (I + R'KR)^{-1} R'``. Negative eigenvalues of R'KR, if K is huge or indefinite, are set
+    to zero.
     """
     product = penalty_factor.T @ gram @ penalty_factor
     product = 0.5 * (product + product.T)
@@ -287,7 +227,7 @@ def reduction_factor(penalty_factor: Array, gram: Array) -> Array:
         with factors.threads_to_factor(product.shape[0]):
             values, vectors = eigh(product)
         return np.asarray((penalty_factor @ vectors) / np.sqrt(1.0 + np.maximum(values, 0.0)))
-    return factors.solve_lower(lower, penalty_factor.T).T
+    return np.asarray(solve_triangular(lower, penalty_factor.T, lower=True).T)
 
 
 def fold_exactly(
@@ -313,7 +253,6 @@ def discount(covariance: LowRankCovariance, forgetting: float) -> LowRankCovaria
 
     A penalty P on the landmarks gives ``S = Q Q'``. The eigenvalues of ``B = Q' K Q`` are below 1.
     With the forgetting factor g, the penalty ``g P`` gives ``S = g Q (I - (1 - g) B)^{-1} Q'``.
-    Rounding of huge kernel values may make eigenvalues larger than 1; such values are refused.
     """
     old = covariance.reduction
     if old is None or forgetting == 1.0:
@@ -326,18 +265,13 @@ def discount(covariance: LowRankCovariance, forgetting: float) -> LowRankCovaria
         lower = factors.cholesky(rest)
     except LinAlgError:
         raise too_large(np.diagonal(gram)) from None
-    scaled = np.sqrt(forgetting) * factors.solve_lower(lower, factor.T).T
+    scaled = np.sqrt(forgetting) * solve_triangular(lower, factor.T, lower=True).T
     return LowRankCovariance(covariance.kernel, Reduction(old.landmarks, scaled))
 
 
 @dataclass(frozen=True)
 class ExactRecursion(Recursion):
-    """The covariance without approximation; it needs O(N^2) memory after N points.
-
-    Parameters
-    ----------
-    covariance : the current covariance; its landmarks are all points so far.
-    """
+    """The covariance without approximation: all N points are landmarks, in O(N^2) memory."""
 
     covariance: LowRankCovariance
 

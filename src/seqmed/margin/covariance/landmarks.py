@@ -1,10 +1,8 @@
 """The landmark recursion: smoothness is projected on m landmarks, labels use the exact kernel.
 
-The first m points of the stream are landmarks. Later the landmarks are a uniform sample of all
-points seen (a reservoir). Replacing landmarks is expensive, so it is deferred until the pending
-points are a tenth of the stream. The penalty ``f' P f`` of a batch is projected on the landmarks,
-and an m x m matrix is conditioned on it. If landmarks are replaced, the covariance of the remaining
-landmarks is unchanged.
+The landmarks are a uniform sample of all points seen (a reservoir). Replacing them is expensive,
+and deferred until the pending points are a tenth of the stream. The penalty ``f' P f`` of a batch
+is projected on the landmarks, and an m x m matrix is conditioned on it.
 
 The matrix is that of a Gaussian over functions in the span of the landmarks Z. With features
 ``phi(x) = W' k(Z, x)`` that reproduce the kernel on Z, any function of the form ``phi(x)' u`` is
@@ -44,8 +42,7 @@ from seqmed.numeric.execution import product
 from seqmed.numeric.expectations import expect, expect_shape
 
 # A landmark is redundant if the squared distance of its kernel function from the span of the others
-# is below this fraction of the largest k(z, z). Dividing by such a small distance would amplify
-# rounding errors.
+# is below this fraction of the largest k(z, z).
 REDUNDANT = 1e-10
 
 
@@ -56,21 +53,15 @@ class Basis:
     Parameters
     ----------
     landmarks : the points Z, (m, p).
-    whitening : the matrix W, (m, m), with ``W' K_ZZ W = I``; the column of a redundant landmark is
-        zero, so that a basis of m landmarks always has the same size.
+    whitening : the matrix W, (m, m), with ``W' K_ZZ W = I``; zero for a redundant landmark.
     gram : the matrix K_ZZ, (m, m).
-    coefficient_covariance : the matrix V, (m, m), the covariance of u, with the identity in the
-        entries of redundant landmarks; None before any penalty, when V is the identity.
+    coefficient_covariance : the covariance V, (m, m), of u; None for I, before any penalty.
     """
 
     landmarks: Points
     whitening: Array
     gram: Array
     coefficient_covariance: Array | None = None
-
-    def validate(self) -> None:
-        """Raise a ValueError if the matrices are not of the landmarks."""
-        expect_shape(self, (self.size, self.size), "whitening", "gram", "coefficient_covariance")
 
     @property
     def size(self) -> int:
@@ -98,13 +89,10 @@ class Basis:
         known = None if known is None else block_diag(known, np.eye(n))
         return Basis(stack(self.landmarks, points), whitening, gram, known)
 
-    def replace_landmarks(
-        self, kernel: Kernel, stays: Indices, points: Points, factor: Array | None = None
-    ) -> Basis:
+    def replace_landmarks(self, kernel: Kernel, stays: Indices, points: Points) -> Basis:
         """Return the basis with only the landmarks ``stays`` (indices) and with new points.
 
         The covariance of the function at all of these points is exact, because it is a marginal.
-        ``factor`` (m, r) is the result of `factor`, or None to compute it.
         """
         gram = self._gram_with(kernel, kernel(points, self.landmarks), points)
         now = np.append(stays, np.arange(self.size, gram.shape[0]))
@@ -113,8 +101,7 @@ class Basis:
         whitening = whiten_gram(own)
         if self.coefficient_covariance is None:
             return Basis(landmarks, whitening, own)
-        factor = self.factor() if factor is None else factor
-        features = factors.times_upper(gram[:, : self.size], factor)
+        features = factors.times_upper(gram[:, : self.size], self.factor())
         taken = factors.times_upper(features[now].T, whitening).T
         rest = np.eye(now.size) - factors.symmetric_product(taken)
         return Basis(landmarks, whitening, own, rest)
@@ -137,13 +124,7 @@ class Basis:
             return self
         known = self.coefficient_covariance
         known = np.eye(self.size) if known is None else known
-        try:
-            known = conditioned(known, rows)
-        except ValueError:  # rounding errors with penalties of about 1e14 and more
-            # semi-definite in spite of them, at a higher cost
-            factor = factors.semidefinite_factor(known)
-            known = reduced(factor, rows @ factor, 1.0)
-        return replace(self, coefficient_covariance=known)
+        return replace(self, coefficient_covariance=conditioned(known, rows))
 
     def forget(self, forgetting: float) -> Basis:
         """Return the basis with every penalty so far scaled by ``forgetting`` in (0, 1).
@@ -167,8 +148,7 @@ def whiten_gram(gram: Array) -> Array:
 def whiten(gram: Array, cutoff: float) -> Array:
     """Return W, (n, n), with ``W' K W = I`` except for zeros at redundant points.
 
-    W is computed by Cholesky factorisation, with diagonal pivoting if a squared pivot is below
-    ``cutoff``. A point with such a pivot is redundant. Without pivoting W is upper triangular.
+    These have a squared pivot below ``cutoff``. If there are none, W is upper triangular.
     """
     n = gram.shape[0]
     if not np.diagonal(gram).max(initial=0.0) > cutoff:
@@ -228,7 +208,6 @@ class LandmarkRecursion(Recursion):
 
     Parameters
     ----------
-    covariance : the current covariance.
     capacity : largest number of landmarks.
     seed : random seed of the choice of landmarks.
     basis : the landmarks and their covariance, None before the first batch.
@@ -277,7 +256,7 @@ class LandmarkRecursion(Recursion):
     ) -> FoldResult:
         """Return the recursion after one more batch; landmarks are added even without a penalty."""
         kernel, n = self.covariance.kernel, points.shape[0]
-        basis, keys, factor = self._forgotten(points, forgetting)
+        basis, keys = self._forgotten(points, forgetting)
         seen, pending = forgetting * self.n_seen + n, forgetting * self.n_pending + n
         represented = pending
         if basis.size == self.capacity:
@@ -291,7 +270,7 @@ class LandmarkRecursion(Recursion):
             if stays.size == basis.size:
                 basis = basis.extend(kernel, new)
             else:
-                basis = basis.replace_landmarks(kernel, stays, new, factor)
+                basis = basis.replace_landmarks(kernel, stays, new)
             origin = np.append(stays, np.full(enters.size, -1))
             keys = np.append(keys[stays], draws[enters])
         if smoothness is not None:
@@ -310,25 +289,21 @@ class LandmarkRecursion(Recursion):
         )
         return FoldResult(folded, origin)
 
-    def _forgotten(self, points: Points, forgetting: float) -> tuple[Basis, Array, Array | None]:
-        """Return the discounted basis, its keys, and its `Basis.factor` if it is known."""
+    def _forgotten(self, points: Points, forgetting: float) -> tuple[Basis, Array]:
+        """Return the discounted basis and its keys."""
         if self.basis is None or self.keys is None:
-            empty = Basis(no_rows(points), np.zeros((0, 0)), np.zeros((0, 0)))
-            return empty, np.zeros(0), None
-        if forgetting < 1:
-            with np.errstate(over="ignore"):  # keys stay finite
-                keys = np.maximum(self.keys / forgetting, np.finfo(np.float64).min)
-            return self.basis.forget(forgetting), keys, None
-        reduction = self.covariance.reduction
-        return self.basis, self.keys, None if reduction is None else reduction.factor
+            return Basis(no_rows(points), np.zeros((0, 0)), np.zeros((0, 0))), np.zeros(0)
+        if forgetting == 1:
+            return self.basis, self.keys
+        with np.errstate(over="ignore"):  # keys stay finite
+            keys = np.maximum(self.keys / forgetting, np.finfo(np.float64).min)
+        return self.basis.forget(forgetting), keys
 
 
 def replaced_now(n: int, pending: float, seen: float, n_landmarks: int) -> float:
     """Return how many pending points the last n points represent; 0 to defer the replacement.
 
-    There are two reasons to replace now: the pending points are a large enough fraction of the
-    stream, or the landmarks due for replacement need all n points. The remaining points stay
-    pending.
+    It is deferred until there are enough pending points, or replacements due, for n points.
     """
     due = n_landmarks * pending / seen
     # n points are enough for this expected number of replacements, plus three standard deviations
@@ -339,10 +314,9 @@ def replaced_now(n: int, pending: float, seen: float, n_landmarks: int) -> float
 
 
 def draw_keys(n: int, seed: int, n_folds: int, represented: float) -> Array:
-    """Return one negative key per point, (n,): the m largest of a stream are a uniform sample.
+    """Return the n largest of ``represented`` random keys; all are negative.
 
-    If the n points represent ``represented > n`` points, they get the n largest of that many keys.
-    Forgetting divides the keys of earlier points by the forgetting factor.
+    The points with the m largest keys of a stream are a uniform sample.
     """
     generator = np.random.default_rng((seed, n_folds))
     keys = np.log(generator.random(n))

@@ -2,12 +2,10 @@
 
 With features ``phi(x) = W' k(Z, x)`` of landmarks Z, ``W' K_ZZ W = I``, the covariance of the
 learned function is ``phi(x) . phi(x')``. The function is projected on the span of all ``k(., z)``.
-Every mean is then an expansion on the landmarks, for streams of any length, and freezing a
-multiplier is exact.
+Every mean is then an expansion on the landmarks, and freezing a multiplier is exact.
 
-Landmarks are labeled points. If there are more than m, they are a random sample. With up to m
-labeled points nothing is approximated. Later, landmarks are replaced only if they approximate new
-labeled points worse than they approximate each other.
+Landmarks are labeled points; with up to m of them nothing is approximated. Later, landmarks are
+replaced only if they approximate new labeled points worse than they approximate each other.
 """
 
 from __future__ import annotations
@@ -39,21 +37,15 @@ from seqmed.numeric.arrays import (
     stack,
     take_rows,
 )
-from seqmed.numeric.expectations import expect, expect_shape
+from seqmed.numeric.expectations import expect
 from seqmed.numeric.factors import is_upper, squared_upper_times, symmetric_product, times_upper
 
 
 class NystroemGram(WindowCovariance):
     """Covariances of n points from Nystroem features; each entry is computed once.
 
-    Blocks are in single precision if that is precise enough for the steps of the solver. Products,
-    which decide whether the solver has converged, are in double precision.
-
-    Parameters
-    ----------
-    values : (n, m) kernel values between the points and the landmarks.
-    whitening : the matrix W, (m, m).
-    single : whether blocks are in single precision.
+    ``values`` (n, m) are kernel values at the landmarks, ``whitening`` (m, m) is W. Blocks may be
+    in single precision; products, which decide on convergence, are in double precision.
     """
 
     def __init__(self, values: Array, whitening: Array, single: bool) -> None:
@@ -125,9 +117,6 @@ class NystroemGram(WindowCovariance):
         features = times_upper(self.values[rows], self.whitening, self.triangular)
         return np.asarray((self.values @ (self.whitening @ features.T)).T)
 
-    def diagonal(self) -> Array:
-        return row_norms_squared(times_upper(self.values, self.whitening, self.triangular))
-
 
 # Number of points of a batch on which the approximation by the landmarks is tested.
 PROBES = 50
@@ -142,25 +131,16 @@ LARGEST_AMPLIFICATION = 100.0
 
 @dataclass(frozen=True)
 class NystroemCovariance(CovarianceFunction):
-    """The base kernel, projected on the span of landmarks for learning.
+    """The base kernel, projected for learning on the span of landmarks Z (m, p).
 
-    The part of the function outside the span keeps its prior variance.
-
-    Parameters
-    ----------
-    kernel : the base kernel.
-    landmarks : the points Z, (m, p).
-    whitening : the matrix W, (m, m), with zero columns for redundant landmarks.
+    The part of the function outside the span keeps its prior variance. The columns of W (m, m) are
+    zero for redundant landmarks.
     """
 
     landmarks: Points
     whitening: Array
 
     on_landmarks = True
-
-    def validate(self) -> None:
-        """Raise a ValueError if the matrix is not of the landmarks."""
-        expect_shape(self, (self.width, self.width), "whitening")
 
     def in_single(self, points: Points) -> bool:
         """Whether single precision is enough for features of the points."""
@@ -170,18 +150,13 @@ class NystroemCovariance(CovarianceFunction):
         amplification = float(np.abs(self.whitening).max(initial=0.0)) * np.sqrt(largest)
         return fits_single_precision(largest) and bool(amplification <= LARGEST_AMPLIFICATION)
 
-    @property
-    def width(self) -> int:
-        return int(self.landmarks.shape[0])
-
-    def features(self, points: Points) -> Array:
-        """Return phi of every row, (n, m)."""
-        values = self.kernel(points, self.landmarks)
-        return times_upper(values, self.whitening)
-
     def on_window(self, points: Points, landmarks: Points) -> NystroemGram:
         values = self.kernel(points, self.landmarks)
         return NystroemGram(values, self.whitening, self.in_single(points))
+
+    def features(self, points: Points) -> Array:
+        """Return phi of every row, (n, m)."""
+        return times_upper(self.kernel(points, self.landmarks), self.whitening)
 
     def residual_variances(self, points: Points) -> Array:
         """Return the squared distance, (n,), of each row's kernel function from the span, >= 0."""
@@ -205,7 +180,6 @@ class NystroemRecursion(Recursion):
 
     Parameters
     ----------
-    covariance : the current covariance, without landmarks before the first label.
     capacity : largest number of landmarks.
     seed : random seed of the choice of landmarks.
     n_seen : number of labels seen; forgetting discounts earlier labels.
@@ -234,10 +208,7 @@ class NystroemRecursion(Recursion):
     def fold(
         self, points: Points, smoothness: Smoothness | None, forgetting: float = 1.0
     ) -> FoldResult:
-        """Return the recursion with the number of labels seen so far discounted.
-
-        It does not learn from unlabeled points.
-        """
+        """Return the recursion with the number of labels seen so far discounted."""
         assert smoothness is None
         return FoldResult(replace(self, n_seen=forgetting * self.n_seen))
 

@@ -24,7 +24,6 @@ from seqmed.margin.covariance.exact import (
 )
 from seqmed.margin.laplacian import Smoothness
 from seqmed.numeric.arrays import Array, Points
-from seqmed.numeric.expectations import expect, expect_shape
 
 EXACT_BATCHES = 2
 
@@ -37,11 +36,6 @@ class Spectrum:
     singular_values: Array
     laplacian_values: Array
     count: int = 1
-
-    def validate(self) -> None:
-        """Raise a ValueError if the values are not those of the vectors."""
-        expect_shape(self, (self.rank,), "singular_values", "laplacian_values")
-        expect(self.vectors.ndim == 2 and self.count >= 1, "vectors of at least one batch")
 
     @property
     def rank(self) -> int:
@@ -87,8 +81,7 @@ class SpectralRecursion(ExactRecursion):
 
     Parameters
     ----------
-    covariance : the current covariance; its landmarks are the pseudo-points and the rows of the
-        newest batch, and all change with every batch.
+    covariance : its landmarks are the pseudo-points and the rows of the newest batch.
     spectrum : running means over the batches so far, None before the first.
     penalty_weight : sum of the weights ``2 beta_t`` so far.
     n_folds : batches folded in.

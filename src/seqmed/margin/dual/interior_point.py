@@ -1,17 +1,15 @@
 """Interior-point solver for duals on which pair steps make no progress.
 
-Pair steps converge slowly if the covariance is badly conditioned, for example with a linear kernel
-on columns of very different scales. Newton's method does not depend on these scales. With
+Pair steps converge slowly if the covariance is badly conditioned, as with a linear kernel on
+columns of very different scales. Newton's method does not depend on these scales. With
 ``Q = Y K Y`` and ``p = 1 - Y m`` the optimality conditions are, for ``mu = 0``,
 
     Q a - p + b y - z + u = 0,   a_i z_i = mu,   s_i u_i = max(e_i, mu),   s = C - a,   y'a = t.
 
 Mehrotra's predictor and corrector reduce ``mu``. With a factor ``K = F F'`` of rank r, a step costs
-``O(n r^2)``: ``diag(z / a + u / s) + Q`` is inverted by Woodbury's identity. Its inner matrix is
-scaled to a unit diagonal, so that the scales of the columns of F do not matter.
+``O(n r^2)``: ``diag(z / a + u / s) + Q`` is inverted by Woodbury's identity.
 
-S. Mehrotra, "On the implementation of a primal-dual interior point method", SIAM J. Optimization
-1992.
+S. Mehrotra, "On the implementation of a primal-dual interior point method", SIAM J. Optim. 1992.
 """
 
 from __future__ import annotations
@@ -40,15 +38,11 @@ FIRST_DISTANCE = 1e-3
 
 
 def solve_by_newton(problem: DualProblem, start: Array, tol: float) -> DualSolution | None:
-    """Return the solution with the smallest duality gap found; None if the problem is too large.
-
-    ``start`` are multipliers (n,) within their bounds. The solve ends at a KKT violation of
-    ``tol``.
-    """
+    """Return the solution with the smallest duality gap found; None if the problem is too large."""
     n = problem.signs.size
-    if not isinstance(problem.gram, np.ndarray) or n > LARGEST_FACTORED:
+    if n > LARGEST_FACTORED:
         return None
-    factor = semidefinite_factor(problem.gram)
+    factor = semidefinite_factor(np.asarray(problem.gram))
     if n * factor.shape[1] ** 2 > LARGEST_WORK:
         return None
     best: DualSolution | None = None
@@ -73,14 +67,14 @@ def central_path(
 
     The path ends if a step is not finite.
     """
-    signs, bounds, shapes, gram = problem.signs, problem.bounds, problem.shapes, problem.gram
+    signs, bounds, shapes = problem.signs, problem.bounds, problem.shapes
+    gram = np.asarray(problem.gram)
     diffuse, hard = not problem.known_bias, problem.shapes == 0
     rows = signs[:, None] * factor
     # Of a_i and z_i one vanishes. Their units are those of a multiplier and of the margin.
     units = np.maximum(gram.diagonal(), 1.0 / bounds)
 
     def gradient(a: Array) -> Array:
-        """Return ``Q a - p``."""
         return signs * (gram @ (signs * a) + problem.prior_scores) - 1.0
 
     def mean_product(point: Array) -> float:
@@ -133,18 +127,11 @@ def longest_step(at: Array, direction: Array) -> float:
 def newton_direction(
     at: Array, factor: Array, signs: Array, residual: Array, excess: float | None
 ) -> Callable[[Array, Array], tuple[Array, float]]:
-    """Return a function that solves the linear equations of a Newton step.
+    """Return a function that maps wanted changes of ``a z`` and ``s u`` to a Newton step.
 
-    It maps wanted changes of the products ``a z`` and ``s u`` to a step of a, s, z and u, (4, n),
-    and of the bias. The matrix of the equations is ``diag(z / a + u / s) + F F'``.
-
-    Parameters
-    ----------
-    at : (4, n) the rows a, s, z and u.
-    factor : F, (n, r).
-    signs : (n,).
-    residual : (n,) the left side of the first equation.
-    excess : ``y'a - t``; None if the bias is known.
+    The step is one of a, s, z and u, the rows of ``at`` (4, n), and of the bias. ``factor`` is F,
+    (n, r), in the matrix ``diag(z / a + u / s) + F F'``. ``residual`` (n,) is the left side of the
+    first equation, and ``excess`` is ``y'a - t``, or None if the bias is known.
     """
     a, s, z, u = at
     roots = np.sqrt(z / a + u / s)
@@ -158,7 +145,6 @@ def newton_direction(
     inner = cho_factor(inner, check_finite=False)
 
     def solve(values: Array) -> Array:
-        """Return the product of the inverse with values (n,), by Woodbury's identity."""
         values = values / roots
         inside = scales * cho_solve(inner, scales * (scaled.T @ values), check_finite=False)
         return np.asarray((values - scaled @ inside) / roots)

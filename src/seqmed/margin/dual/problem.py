@@ -40,8 +40,8 @@ Block = Callable[[Mask], tuple[Indices, NDArray[np.floating]]]
 ROUNDING = 2 * float(np.finfo(np.float64).eps)
 # Largest |y'a|, as a fraction of the sum of the bounds of one class.
 LARGEST_SUM = 0.5
-# A sum y'a below this fraction of all bounds is treated as 0. If it were kept as the constraint, a
-# point that needs no multiplier would become a support vector and determine the bias.
+# A sum y'a below this fraction of all bounds is treated as 0: otherwise a point that needs no
+# multiplier would become a support vector and determine the bias.
 ZERO_SUM = 1e-12
 
 
@@ -51,16 +51,11 @@ def fits_single_precision(largest: float) -> bool:
 
 
 class ComputedRows(Protocol):
-    """Covariances whose rows are computed when the solver needs them."""
+    """Covariances (n, n) whose rows are computed when the solver needs them."""
 
-    def __getitem__(self, rows: Indices, /) -> Array:
-        """Return the selected rows, (m, n)."""
+    def __getitem__(self, rows: Indices, /) -> Array: ...
 
-    def __matmul__(self, coefficients: Array, /) -> Array:
-        """Return the product with ``coefficients`` (n,)."""
-
-    def diagonal(self) -> Array:
-        """Return the diagonal, (n,)."""
+    def __matmul__(self, coefficients: Array, /) -> Array: ...
 
 
 @dataclass(frozen=True)
@@ -69,8 +64,7 @@ class DualProblem:
 
     Parameters
     ----------
-    gram : (n, n) symmetric positive semi-definite prior covariance of the scores, an array or
-        an object that computes its rows.
+    gram : (n, n) prior covariance of the scores, symmetric and positive semi-definite.
     signs : (n,) targets, each -1.0 or +1.0.
     prior_scores : (n,) prior mean of the scores; it includes a known bias.
     bounds : (n,) positive upper bounds ``C_i`` of the multipliers.
@@ -99,11 +93,7 @@ class DualProblem:
 
 
 def feasible(problem: DualProblem, multipliers: Array) -> Array:
-    """Return multipliers (n,) within their bounds, with ``y'a = t`` unless the bias is known.
-
-    Multipliers of one sign are scaled down. If that is not enough, multipliers of the other sign
-    are raised.
-    """
+    """Return multipliers (n,) within their bounds, with ``y'a = t`` unless the bias is known."""
     highest = np.where(problem.shapes > 0, np.nextafter(problem.bounds, 0.0), problem.bounds)
     start = np.clip(multipliers, 0.0, highest)
     if problem.known_bias:
@@ -173,12 +163,10 @@ class KKTResiduals(NamedTuple):
     ----------
     errors : (n,) see `score_errors`.
     implied_biases : (n,) the bias ``b_i`` that each point implies.
-    rounding : (n,) change of an implied bias by rounding its multiplier. This change is large close
-        to the bound, and no solver can reduce a violation below it.
+    rounding : (n,) change of an implied bias by rounding its multiplier; large near the bound.
     can_increase, can_decrease : (n,) masks of the signed coefficients.
-    lowest, highest : the interval of biases that the conditions allow: from the largest bias
-        implied by a coefficient that can increase, to the smallest bias implied by one that can
-        decrease.
+    lowest, highest : the largest bias implied by a coefficient that can increase, and the smallest
+        one implied by a coefficient that can decrease.
     """
 
     errors: Array
@@ -196,10 +184,7 @@ class KKTResiduals(NamedTuple):
 
     @property
     def movable(self) -> Mask:
-        """A mask (n,) of the points whose multiplier a step could change.
-
-        The other points are at a bound, and no step would change them.
-        """
+        """A mask (n,) of the points whose multiplier a step could change."""
         return (self.can_increase & (self.implied_biases > self.highest)) | (
             self.can_decrease & (self.implied_biases < self.lowest)
         )
@@ -230,9 +215,8 @@ def kkt_residuals(problem: DualProblem, multipliers: Array, errors: Array) -> KK
 def exact_bias(problem: DualProblem, residuals: KKTResiduals, previous: float | None) -> float:
     """Return the multiplier of ``y'a = t``: the implied bias of every free support vector.
 
-    Without a free support vector, the optimality conditions allow an interval. The bias is then the
-    value in the interval nearest to ``previous``, or without ``previous`` the middle of the
-    interval, as in LIBSVM.
+    Without a free support vector, it is the allowed value nearest to ``previous``, or the middle of
+    the allowed interval, as in LIBSVM.
     """
     if problem.known_bias:
         return 0.0
@@ -250,11 +234,9 @@ def exact_bias(problem: DualProblem, residuals: KKTResiduals, previous: float | 
 def duality_gap(problem: DualProblem, multipliers: Array, errors: Array, bias: float) -> float:
     """Return primal minus dual objective at ``multipliers`` and ``bias``, >= 0.
 
-    The quadratic parts cancel exactly, so the gap is a sum of one term per point. With the slack
-    ``s_i = 1 - y_i (score_i + bias)``, the term is the loss of ``s_i`` minus ``a_i s_i`` minus the
-    log term. With ``r = (C_i - a_i) s_i / e_i`` a term on the sloping part of the loss is
-    ``e_i (r - 1 - log r)``, which is never negative. A rounding error in the equality constraint
-    increases the gap.
+    The quadratic parts cancel exactly. A point with the slack ``s_i = 1 - y_i (score_i + bias)``
+    adds the loss of ``s_i`` minus ``a_i s_i`` minus the log term: on the sloping part of the loss
+    ``e_i (r - 1 - log r)``, with ``r = (C_i - a_i) s_i / e_i``.
     """
     slack = problem.signs * (errors - bias)
     distance = problem.bounds - multipliers
@@ -286,10 +268,9 @@ def certify(
     previous_bias: float | None = None,
     residuals: KKTResiduals | None = None,
 ) -> DualSolution:
-    """Return multipliers as a solution, with bias, gap and violation from a new product with K.
+    """Return multipliers as a solution, with its bias, gap and violation.
 
-    ``status`` is reported if the violation exceeds ``tol``. ``residuals`` are the KKT residuals of
-    the multipliers, if already computed.
+    ``status`` is reported if the violation exceeds ``tol``.
     """
     if residuals is None:
         residuals = kkt_residuals(problem, multipliers, score_errors(problem, multipliers))

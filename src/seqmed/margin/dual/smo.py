@@ -8,16 +8,12 @@ the pair. The loops are compiled, see `seqmed.margin.dual.steps`. Around them:
 - Shrinking: points at a bound that no step would move leave the *active set* temporarily, which
   makes steps cheaper.
 - If progress is slow, `seqmed.margin.dual.interior_point` solves the problem by Newton's method.
-- Screening: points that are expected to lie beyond their margins, where a multiplier of zero is
-  optimal, are left out first (`solve_screened`). Points that violate the optimality conditions are
-  added.
-- A large problem is solved with a cache of rows in single precision. The rounding of these rows
-  affects only the changes since score errors were last computed in double precision. These changes
-  vanish with the violation, and a solve ends only after errors have been recomputed.
+- Screening: points expected beyond their margins are left out until they violate the optimality
+  conditions (`solve_screened`).
+- A large problem is solved with a cache of rows in single precision. A solve ends only after score
+  errors have been recomputed in double precision.
 
-A known bias needs no second algorithm. An additional variable ``u`` has the constraint
-``y'a - u = 0``. This is the same problem with one more point, which implies a bias of 0, and has
-variance 0 and no bounds.
+A known bias is one more point, which implies a bias of 0, and has variance 0 and no bounds.
 """
 
 from __future__ import annotations
@@ -28,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed.margin.dual import interior_point, steps
+from seqmed.margin.dual import interior_point
 from seqmed.margin.dual.problem import (
     Block,
     DualProblem,
@@ -41,27 +37,23 @@ from seqmed.margin.dual.problem import (
     kkt_residuals,
     score_errors,
 )
-from seqmed.margin.dual.steps import MISSING, RUNNING, refresh, take_steps
+from seqmed.margin.dual.steps import RUNNING, refresh, subtract_product, take_steps
 from seqmed.numeric.arrays import Array, Indices, Mask
 
 # Pair steps between two returns to the interpreter, so that a long solve can be interrupted.
 STEPS_PER_CALL = 100_000
 # Rounding is reported after this many consecutive checks that fail to halve the violation.
 PATIENCE = 3
-# A solve is slow after this many steps, or this many per point if that is more. Newton's method is
-# then tried once. After as many steps again, the gap must be below this fraction of the least gap.
-# Newton's solution is mostly as exact as rounding allows: steps from there have a fraction of that.
+# A solve is slow after this many steps, or this many per point if that is more: Newton's method is
+# tried once, with a fraction of as many steps after it. Then as many steps must reduce the gap.
 SLOW, SLOW_PER_POINT, SLOWEST_FALL, TRIAL = 100_000, 50, 0.9, 0.1
-# Smallest active set that is shrunk. It is shrunk only if at most this fraction of its points
-# remains.
+# Smallest active set that is shrunk, and the largest fraction of its points that may remain.
 SHRINKABLE, WORTH_SHRINKING = 400, 0.8
 # The first solve of a large problem, before all points are checked, uses this many times tol.
 COARSE = 10.0
 SINGLE = float(np.finfo(np.float32).eps)
-
-
-# Memory of the row cache, and how many missing rows are computed at a time.
-ROW_BYTES, ROWS_AT_A_TIME = 2**29, 16
+# Memory of the row cache.
+ROW_BYTES = 2**29
 
 
 class RowCache(NamedTuple):
@@ -69,7 +61,7 @@ class RowCache(NamedTuple):
 
     Attributes
     ----------
-    source : (N, N) all covariances; (0, 0) if the caller computes rows.
+    source : (N, N) all covariances; (0, 0) if all rows are cached.
     columns : (n,) the index of every point in ``source``.
     values : (slots, n) the cached rows.
     slots : (n,) the slot of the row of every point; -1 if it is not cached.
@@ -90,33 +82,23 @@ class RowCache(NamedTuple):
 def full_row_cache(values: Any) -> RowCache:
     """Return a cache that holds all rows, (n, n)."""
     own = np.arange(values.shape[0])
-    return RowCache(
-        source=np.empty((0, 0)),
-        columns=own,
-        values=values,
-        slots=own,
-        owners=own,
-        referenced=np.zeros(own.size, dtype=np.bool_),
-        hand=np.zeros(1, dtype=np.intp),
-    )
+    return unreferenced(np.empty((0, 0)), own, values, own, own)
 
 
 def empty_row_cache(gram: Any, places: Indices) -> RowCache:
     """Return an empty cache for rows of the covariances, in single precision."""
     n = places.size
-    slots = int(min(n, max(ROW_BYTES // (4 * n), 4 * ROWS_AT_A_TIME)))
+    slots = int(min(n, max(ROW_BYTES // (4 * n), 2)))
     single = fits_single_precision(float(np.abs(gram.diagonal()).max()))
     values = np.empty((slots, n), dtype=np.float32 if single else np.float64)
     values[0] = 0.0  # a step of length zero uses this row
-    return RowCache(
-        source=gram if isinstance(gram, np.ndarray) else np.empty((0, 0)),
-        columns=places,
-        values=values,
-        slots=np.full(n, -1),
-        owners=np.full(slots, -1),
-        referenced=np.zeros(slots, dtype=np.bool_),
-        hand=np.zeros(1, dtype=np.intp),
-    )
+    return unreferenced(gram, places, values, np.full(n, -1), np.full(slots, -1))
+
+
+def unreferenced(source: Any, columns: Indices, values: Any, slots: Any, owners: Any) -> RowCache:
+    """Return a cache in which no slot was used yet."""
+    referenced, hand = np.zeros(owners.size, dtype=np.bool_), np.zeros(1, dtype=np.intp)
+    return RowCache(source, columns, values, slots, owners, referenced, hand)
 
 
 class ActiveSet(NamedTuple):
@@ -125,10 +107,9 @@ class ActiveSet(NamedTuple):
     Attributes
     ----------
     places : (n,) indices of the points in the whole problem.
-    part : the problem of these points only; its covariances are those of the whole problem.
-    multipliers, errors : (n,) state of the points, changed in place by `take_steps`.
+    part : the problem of these points, with the covariances of the whole problem.
+    multipliers, errors : (n,) changed in place by `take_steps`.
     shifts, traits : (3, n) and (4, n), see `seqmed.margin.dual.steps.refresh_point`.
-    rows : covariances of the points.
     """
 
     places: Indices
@@ -155,18 +136,16 @@ def solve(
     problem : the data of the dual.
     tol : largest KKT violation accepted, in units of the margin.
     max_iter : largest number of pair steps; -1 means 10 million, or 100 per point if more.
-    start : (n,) first multipliers. They must be in ``[0, C_i]``, below ``C_i`` if the slack shape
-        is positive, with ``y'a = t`` unless the bias is known, see `feasible`.
-    previous_bias : if the problem does not determine the bias, the bias nearest to this value is
-        chosen.
+    start : (n,) first multipliers, see `feasible`.
+    previous_bias : see `exact_bias`.
     """
     n = problem.signs.size
     allowed = max(10_000_000, 100 * n) if max_iter < 0 else max_iter
     multipliers = (
         feasible(problem, np.zeros(n)) if start is None else np.array(start, dtype=np.float64)
     )
-    if isinstance(problem.gram, np.ndarray):
-        problem = replace(problem, gram=np.require(problem.gram, np.float64, ["C", "W"]))
+    gram = np.require(problem.gram, np.float64, ["C", "W"])
+    problem = replace(problem, gram=gram)
     status, used, patience, shrinking = "rounding", 0, PATIENCE, n > SHRINKABLE
     least, active = float("inf"), None
     pause, best = many_steps(n), None
@@ -184,7 +163,9 @@ def solve(
 
     while True:
         # Steps accumulate rounding in the errors, so a solve ends only after errors are recomputed.
-        residuals = kkt_residuals(problem, multipliers, recomputed_errors(problem, multipliers))
+        errors = problem.signs - problem.prior_scores
+        subtract_product(errors, gram, problem.signs * multipliers)
+        residuals = kkt_residuals(problem, multipliers, errors)
         violation = residuals.violation
         if violation <= tol or status == "max_iter" or not patience:
             break
@@ -205,24 +186,22 @@ def solve(
             best = now
         movable = residuals.movable
         if active is None or movable.sum() > movable[active.places].sum():  # a left-out point
-            every, gram, variances = np.arange(n), problem.gram, problem.gram.diagonal()
-            held = isinstance(gram, np.ndarray)
-            rows = full_row_cache(gram) if held else empty_row_cache(gram, every)
-            active = active_set_of(problem, every, variances, rows, multipliers, residuals.errors)
+            rows = full_row_cache(gram)
+            active = active_set_of(problem, np.arange(n), rows, multipliers, errors)
         else:
-            active = active._replace(errors=residuals.errors[active.places])
+            active = active._replace(errors=errors[active.places])
         # a coarse tolerance first: it shows which points were left out wrongly
         target = COARSE * tol if shrinking and violation > COARSE * tol else tol
-        outcome, steps, active = descend(
+        outcome, taken, active = descend(
             active, multipliers, target, min(allowed, pause) - used, shrinking
         )
-        used += steps
+        used += taken
         if used >= allowed and outcome == RUNNING:
             status = "max_iter"
         if outcome != RUNNING:
             patience = PATIENCE if violation < 0.5 * least else patience - 1
         least = min(least, violation)
-        if steps == 0 or not patience:
+        if taken == 0 or not patience:
             patience = 0
             if shrinking:  # rounding is reported only with all points active
                 patience, least, shrinking, active = PATIENCE, float("inf"), False, None
@@ -239,34 +218,23 @@ def many_steps(n: int) -> int:
     return max(SLOW, SLOW_PER_POINT * n)
 
 
-def recomputed_errors(problem: DualProblem, multipliers: Array) -> Array:
-    """Return `score_errors`, (n,), skipping the rows of points without a multiplier."""
-    if not isinstance(problem.gram, np.ndarray):
-        return score_errors(problem, multipliers)
-    errors = problem.signs - problem.prior_scores
-    steps.subtract_product(errors, problem.gram, problem.signs * multipliers)
-    return errors
-
-
 def descend(
     active: ActiveSet, multipliers: Array, tol: float, allowed: int, shrinking: bool
 ) -> tuple[int, int, ActiveSet]:
     """Take up to ``allowed`` pair steps; ``multipliers`` of the whole problem change in place.
 
-    If ``shrinking``, points at a bound that no step would move leave the active set. Recomputed
-    errors later show whether such a point must return.
-    Returns (outcome, steps taken, the active set at the end). Compiled calls are short, so that a
-    solve can be interrupted.
+    Returns (outcome, steps taken, the active set at the end). If ``shrinking``, points at a bound
+    that no step would move leave the active set.
     """
-    outcome, used, since_check = RUNNING, 0, 0
-    while outcome in (RUNNING, MISSING) and used < allowed:
+    outcome, used = RUNNING, 0
+    while outcome == RUNNING and used < allowed:
         shrinkable = shrinking and active.places.size > SHRINKABLE
-        if shrinkable and since_check == 0:
+        if shrinkable:
             active = shrink(active)
         check_at = max(active.places.size // 2, SHRINKABLE) if shrinkable else STEPS_PER_CALL
         error = SINGLE if active.rows.values.dtype == np.float32 else 0.0
-        limits = np.array([tol, min(check_at - since_check, allowed - used), error])
-        outcome, steps, missing = take_steps(
+        limits = np.array([tol, min(check_at, allowed - used), error])
+        outcome, taken = take_steps(
             tuple(active.rows),
             active.traits,
             active.multipliers,
@@ -275,29 +243,20 @@ def descend(
             active.part.known_bias,
             limits,
         )
-        used, since_check = used + steps, since_check + steps
-        if outcome == MISSING:
-            compute_rows(active, missing)
-        else:
-            since_check = 0
-            multipliers[active.places] = active.multipliers
-    return (RUNNING if outcome == MISSING else outcome), used, active
+        used += taken
+        multipliers[active.places] = active.multipliers
+    return outcome, used, active
 
 
 def active_set_of(
     problem: DualProblem,
     places: Indices,
-    variances: Array,
     rows: RowCache,
     multipliers: Array,
     errors: Array,
 ) -> ActiveSet:
-    """Return the active set of the points at these places.
-
-    ``variances`` (n,) and ``rows`` are those of the points, ``multipliers`` and ``errors`` those of
-    all points.
-    """
-    part = problem.take(places)
+    """Return the active set of the points at these places; the cache has all of their rows."""
+    part, variances = problem.take(places), rows.values.diagonal().astype(np.float64)
     traits = np.stack((part.signs, part.bounds, part.shapes, variances))
     shifts = np.empty((3, places.size))
     active = ActiveSet(places, part, multipliers[places], errors[places], shifts, traits, rows)
@@ -315,54 +274,29 @@ def shrink(active: ActiveSet) -> ActiveSet:
 
 def without_others(active: ActiveSet, kept: Mask) -> ActiveSet:
     """Return the active set of the points in a mask (n,)."""
-    places, part = active.places[kept], active.part
-    rows = empty_row_cache(part.gram, places)
-    if not isinstance(part.gram, np.ndarray):  # rows that were computed are not computed again
-        renumbered = np.cumsum(kept) - 1
-        for point in np.flatnonzero(kept & (active.rows.slots >= 0))[: rows.owners.size]:
-            slot = steps.evict(tuple(rows), renumbered[point], -1)
-            rows.values[slot] = active.rows.values[active.rows.slots[point], kept]
+    places = active.places[kept]
     return ActiveSet(
         places=places,
-        part=part.take(kept),
+        part=active.part.take(kept),
         multipliers=active.multipliers[kept],
         errors=active.errors[kept],
         shifts=np.ascontiguousarray(active.shifts[:, kept]),
         traits=np.ascontiguousarray(active.traits[:, kept]),
-        rows=rows,
+        rows=empty_row_cache(active.part.gram, places),
     )
-
-
-def compute_rows(active: ActiveSet, missing: steps.Index) -> None:
-    """Compute the missing row of a point, and the rows most likely to be needed next."""
-    absent = active.rows.slots < 0
-    half = min(ROWS_AT_A_TIME // 2, int(absent.sum()))
-    growing = np.where(absent, active.errors + active.shifts[0], -np.inf)
-    shrinking = np.where(absent, -active.errors - active.shifts[1], -np.inf)
-    points: list[Any] = [missing]
-    for violations in (growing, shrinking):
-        best = np.argpartition(violations, -half)[-half:]
-        points.extend(best[np.isfinite(violations[best])])
-    computed = np.unique(points)
-    values = active.part.gram[active.places[computed]]
-    for point, row in zip(computed, values, strict=True):
-        active.rows.values[steps.evict(tuple(active.rows), point, -1)] = row[active.places]
 
 
 # -- screening: a solve that begins without some of the points ------------------------------------
 
 # A point at most this far beyond its margin is added together with violating points.
 SPARE = 0.1
-# Largest number of points whose covariances are all held; beyond it, a cache of rows is used.
-LARGEST_BLOCK = 12_000
 # Largest number of points to start with. Later the active set is at most doubled at a time.
 MOST_AT_FIRST = 3000
 # Number of steps per active point before score errors are recomputed.
 STEPS_PER_POINT = 100
 # The solve ends after this many consecutive checks without a smaller violation.
 LONGEST_STALL = 30
-# Largest number of points for which a solve that is slow, or did not converge in single precision,
-# is continued with all points in double precision.
+# Largest number of points for which such a solve continues in double precision.
 LARGEST_IN_DOUBLE = 4000
 
 
@@ -376,15 +310,9 @@ def solve_screened(
     max_iter: int = -1,
     previous_bias: float | None = None,
 ) -> DualSolution:
-    """Solve the dual, starting with some of its points.
+    """Solve a dual with a cheap product ``gram @ c`` as `solve` does, starting with some points.
 
-    Parameters
-    ----------
-    problem : problem with n points and a cheap product ``gram @ c``.
-    rows : (n,) mask of the points to start with.
-    block : function of a mask (n,). It returns the indices (m,) of these points, in any order, and
-        their covariances (m, m) in single or double precision.
-    start, tol, max_iter, previous_bias : as in `solve`.
+    ``rows`` (n,) is a mask of these points.
     """
     allowed = max(10_000_000, 100 * rows.size) if max_iter < 0 else max_iter
     multipliers, used, status = start.copy(), 0, "rounding"
@@ -400,14 +328,9 @@ def solve_screened(
             missed = violating(problem, residuals, rows)
             rows = rows | thinned(missed, max(MOST_AT_FIRST, int(rows.sum())))
         if active is None or rows.sum() > active.places.size:
-            if rows.sum() <= LARGEST_BLOCK:
-                places, gram = block(rows)
-                variances, held = gram.diagonal().astype(np.float64), full_row_cache(gram)
-            else:
-                places = np.flatnonzero(rows)
-                variances = problem.gram.diagonal()[places]
-                held = empty_row_cache(problem.gram, places)
-            active = active_set_of(problem, places, variances, held, multipliers, residuals.errors)
+            places, gram = block(rows)
+            held = full_row_cache(gram)
+            active = active_set_of(problem, places, held, multipliers, residuals.errors)
         else:
             active = active._replace(errors=residuals.errors[active.places])
             stalled = 0 if violation < least else stalled + 1
@@ -447,10 +370,7 @@ def solve_screened(
 
 
 def violating(problem: DualProblem, residuals: KKTResiduals, rows: Mask) -> Mask:
-    """Return a mask (n,) of the left-out points to add; empty if none violates the conditions.
-
-    The bias is determined by the points ``rows``. Points near a violation are added as well.
-    """
+    """Return a mask (n,) of points not in ``rows`` that violate the conditions, or nearly do."""
     bias = 0.0
     if not problem.known_bias:
         lowest = residuals.implied_biases.max(initial=-np.inf, where=residuals.can_increase & rows)
@@ -469,8 +389,7 @@ def violating(problem: DualProblem, residuals: KKTResiduals, rows: Mask) -> Mask
 def first_rows(problem: DualProblem, rows: Mask, support: Mask) -> Mask:
     """Return a mask (n,) of the points to start with: some of ``rows``, and all of ``support``.
 
-    If these cannot attain the sum of multipliers, the mask contains all of ``rows``; if that is not
-    enough either, all points.
+    They are all of ``rows``, or all points, if fewer cannot attain the sum of multipliers.
     """
     wanted = problem.multiplier_sum
     for some in (thinned(rows, MOST_AT_FIRST) | support, rows | support):

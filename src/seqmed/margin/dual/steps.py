@@ -1,13 +1,11 @@
 """The compiled loops of the pairwise solver: the work of each step.
 
-A step passes over all points twice: once to update the score errors and find the coefficient to
-increase, and once to find the coefficient to decrease. Both passes are written so that the compiler
-vectorises them: no branches, and maxima of integers. The bit pattern of a nonnegative double, as an
-integer, increases with the double; `order` extends that to all doubles.
+A step passes over all points twice, to find the coefficient to increase and the one to decrease.
+Both passes are written so that the compiler vectorises them: no branches, and maxima of integers.
+The bits of a nonnegative double, as an integer, increase with it; `order` is for all doubles.
 
-Signatures have arrays, numbers and plain tuples only. Numba's cache names the classes of a
-signature, and raises an error if one of them was renamed or moved. All loops are in one file,
-because numba compares only the time stamp of the file of the function that is called.
+Signatures have arrays, numbers and plain tuples only, because numba's cache names their classes.
+All loops are in one file, the one whose time stamp numba compares.
 """
 
 from __future__ import annotations
@@ -21,21 +19,20 @@ from seqmed.margin.dual.problem import ROUNDING
 from seqmed.numeric.arrays import Array
 from seqmed.numeric.execution import compiled
 
-# Smallest curvature of a direction, as a fraction of the largest variance. The limit applies if the
-# objective is linear in that direction (duplicate points, hard box).
+# Smallest curvature of a direction, as a fraction of the largest variance (duplicate points).
 FLAT_CURVATURE = 1e-12
 NEWTON_STEPS = 100
 # Relative precision of the length of a step.
 STEP_PRECISION = 1e-15
-# Newton's method starts at most at this fraction of the distance to a barrier. Closer to the
-# barrier its steps are so short that they would be mistaken for convergence.
+# Newton's method starts at most at this fraction of the distance to a barrier: closer to it, short
+# steps would be mistaken for convergence.
 NEAR_LIMIT = 0.999
 # Number of points in a block. A pass finds the block of the largest value; the point is looked up
 # afterwards.
 BLOCK = 64
 LOWEST = -0x7FFFFFFFFFFFFFFF
 
-CONVERGED, RUNNING, STUCK, MISSING = 0, 1, 2, 3
+CONVERGED, RUNNING, STUCK = 0, 1, 2
 
 Index = int | np.intp
 # The arrays of a `RowCache`, as a plain tuple, and their places in it. An array is taken only where
@@ -65,12 +62,10 @@ def evict(rows: Rows, point: Index, kept: Index) -> Index:
 
 @compiled()
 def fetch(rows: Rows, point: Index, kept: Index) -> Index:
-    """Return the slot of the row of a point, -1 if the caller has to compute the row."""
+    """Return the slot of the row of a point, which is copied from the source if needed."""
     slot: Index = rows[SLOTS][point]
     if slot < 0:
         source, columns, values = rows[SOURCE], rows[COLUMNS], rows[VALUES]
-        if source.shape[0] == 0:
-            return -1
         slot = evict(rows, point, kept)
         into, place = np.uintp(slot), np.uintp(columns[point])
         for k in range(np.uintp(columns.size)):
@@ -85,11 +80,9 @@ def pair_step(
 ) -> float:
     """Return the step ``d`` in ``[0, limit]`` that minimises the objective along one pair.
 
-    The slope along the pair is ``-bias_gap + d * (curvature + sum_k e_k / (R_k (R_k - s_k d)))``
-    over its two points. Here ``R_k = C_k - a_k`` is the distance to the bound, and ``s_k`` is +1 if
-    the step reduces this distance, else -1. In this form no digits cancel. The slope increases with
-    ``d``. Its root is found by Newton's method inside a bracket, with bisection if a step would
-    leave the bracket.
+    Its slope is ``-bias_gap + d * (curvature + sum_k e_k / (R_k (R_k - s_k d)))`` over both points,
+    a form in which no digits cancel. Here ``R_k = C_k - a_k`` is the distance to the bound, and
+    ``s_k`` is +1 if the step reduces it, else -1. The root is found by Newton's method.
     """
     low, high = 0.0, limit
     stiffness = curvature
@@ -185,8 +178,7 @@ def move(
     """Update the score errors by a step, in place, and find the next coefficient to increase.
 
     The step's effect is ``steps[0] * values[slots[0]] - steps[1] * values[slots[1]]``. Returns the
-    largest bias implied by a coefficient that can increase, and the index of its point: -1 if no
-    coefficient can increase.
+    largest bias implied by a coefficient that can increase, and the index of its point, or -1.
     """
     n, block = np.uintp(errors.size), np.uintp(BLOCK)
     up, down = np.uintp(slots[0]), np.uintp(slots[1])
@@ -285,14 +277,12 @@ def take_steps(
     shifts: Array,
     known_bias: bool,
     limits: Array,
-) -> tuple[int, int, Index]:
+) -> tuple[int, int]:
     """Take pair steps until the violation is at most ``tol`` or the steps are used up.
 
-    ``multipliers`` and ``errors`` (n,) are updated in place, and so are the ``shifts`` (3, n) of
-    `refresh`; ``traits`` (4, n) are its signs, bounds, shapes and variances. ``limits`` is (tol,
-    largest number of steps, relative error of the rows). With a known bias there is an additional
-    point n. It implies a bias of 0, and has no variance and no bounds. Returns (outcome, steps
-    taken, point whose row is missing).
+    ``multipliers``, ``errors`` (n,) and ``shifts`` (3, n) are updated in place; ``traits`` are in
+    `refresh_point`. ``limits`` is (tol, largest number of steps, relative error of the rows). A
+    known bias is an additional point n. Returns (outcome, steps taken).
     """
     n, values = errors.size, rows[VALUES]
     signs, bounds, shapes, variances = traits[0], traits[1], traits[2], traits[3]
@@ -314,12 +304,10 @@ def take_steps(
         if known_bias and top < 0.0:
             top, grower = 0.0, n
         if grower < 0:
-            return CONVERGED, taken, -1
+            return CONVERGED, taken
         slot, rise, own = 0, 0.0, 0.0
         if grower < n:
             slot, rise, own = fetch(rows, grower, -1), 1.0, shifts[2, grower]
-            if slot < 0:
-                return MISSING, taken, grower
         violation, shrinker = find_decreasing(
             errors, values, shifts, (slot, top, own, rise), scales, gains
         )
@@ -334,14 +322,12 @@ def take_steps(
                 if top * top / max(own, flat) > best:
                     shrinker = n
         if violation <= tol or shrinker < 0:
-            return CONVERGED, taken, -1
+            return CONVERGED, taken
         if taken == most_steps:
-            return RUNNING, taken, -1
+            return RUNNING, taken
         other_slot, fall = 0, 0.0
         if shrinker < n:
             other_slot, fall = fetch(rows, shrinker, slot), 1.0
-            if other_slot < 0:
-                return MISSING, taken, shrinker
 
         bias_gap = top
         if shrinker < n:
@@ -384,10 +370,10 @@ def take_steps(
                 n_moved += 1
                 landed = landed or moved[end] == 0.0 or moved[end] == bounds[point]
         if n_moved < 2 and not landed:
-            return STUCK, taken, -1
+            return STUCK, taken
         for end in range(2):
             point = grower if end == 0 else shrinker
             if point < n:
                 multipliers[point] = moved[end]
                 refresh_point(point, traits, multipliers, shifts)
-    return RUNNING, most_steps, -1
+    return RUNNING, most_steps
