@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tracemalloc
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import make_moons
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_info
@@ -25,6 +26,7 @@ from seqmed import (
 )
 from seqmed.adapters.row_by_row import MiniBatches
 from seqmed.estimators import validation
+from seqmed.estimators.base import warn_of_unlabeled_rows
 from seqmed.kernels import RBF, Precomputed
 from seqmed.margin.covariance import exact as exact_covariance
 from seqmed.margin.dual.problem import DualProblem, duality_gap, score_errors
@@ -42,6 +44,7 @@ LEARNERS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:score leaves unlabeled rows out")
 class TestScore:
     @pytest.mark.parametrize("frame", [np.asarray, pd.DataFrame])
     def test_unlabeled_rows_are_left_out(self, frame):
@@ -61,9 +64,19 @@ class TestScore:
         assert model.score(X, wrong, weights) == pytest.approx(expected)
 
     @pytest.mark.parametrize("name", LEARNERS)
-    def test_cross_validation_leaves_unlabeled_rows_out(self, name):
+    def test_cross_validation_with_unlabeled_rows_warns_once(self, name):
         hidden = np.where(np.arange(60) % 2, -1, Y)
-        assert cross_val_score(LEARNERS[name], X, hidden, cv=3).min() > 0.5
+        warn_of_unlabeled_rows.cache_clear()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("default")  # Python's own filter
+            scores = cross_val_score(LEARNERS[name], X, hidden, cv=3)
+        assert len(caught) == 1
+        assert str(caught[0].message).startswith("score leaves unlabeled rows out")
+        assert "SemiSupervisedSplit" in str(caught[0].message)
+        assert scores.min() > 0.5
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            LEARNERS[name].fit(X, hidden).score(X[::2], hidden[::2])
 
     @pytest.mark.parametrize(
         ("weights", "reason"),
@@ -295,13 +308,20 @@ def test_other_rows_are_looked_up():
     assert np.array_equal(kernel(reverse, reverse), matrix[::-1, ::-1])
 
 
-# -- a Pipeline of scikit-learn cannot learn a stream -------------------------------------------
+# -- a Pipeline of scikit-learn cannot learn a stream: it is refused with what to use instead ------
 
 STEPS = [("scale", StandardScaler()), ("model", SeqMED())]
 
 
+def searched(pipeline):
+    return GridSearchCV(pipeline, {"model__C": [10.0]}, cv=2).fit(X, Y)
+
+
 USES = {
     "save": lambda model, path: seqmed.save(model, path),
+    "query": lambda model, path: queries.query(model, X, 2),
+    "expected_regret": lambda model, path: queries.expected_regret(model, X),
+    "query of a search": lambda model, path: queries.query(searched(model), X, 2),
     "search, fit": lambda model, path: PrequentialSearch(model, {"model__C": [1.5]}).fit(X, Y),
     "search, partial_fit": lambda model, path: PrequentialSearch(
         model, {"model__C": [1.5]}
@@ -311,20 +331,16 @@ USES = {
 
 
 @pytest.mark.parametrize("use", USES)
-def test_a_plain_pipeline_is_refused(use, tmp_path):
+def test_a_plain_pipeline_is_refused_with_a_hint(use, tmp_path):
     plain = Pipeline(STEPS).fit(X, Y)
-    with pytest.raises(ValueError, match=r"partial_fit|expected one of .*StreamPipeline"):
+    with pytest.raises((TypeError, ValueError), match="got a Pipeline of scikit-learn") as refused:
         USES[use](plain, tmp_path / "model")
+    assert "seqmed.StreamPipeline of the same steps" in str(refused.value)
+    assert "seqmed.make_stream_pipeline" in str(refused.value)
     assert not (tmp_path / "model").exists()
 
 
-def test_a_plain_pipeline_can_be_queried():
-    plain = Pipeline(STEPS).fit(X, Y)
-    ours = StreamPipeline(plain.steps)
-    assert queries.query(plain, X, 2).tolist() == queries.query(ours, X, 2).tolist()
-
-
 @pytest.mark.parametrize("use", USES)
-def test_a_stream_pipeline_of_the_same_steps_is_accepted(use, tmp_path):
+def test_the_hint_works(use, tmp_path):
     plain = Pipeline(STEPS)
     USES[use](StreamPipeline(plain.steps).fit(X, Y), tmp_path / "model")

@@ -21,6 +21,8 @@ from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED
 from seqmed.selection.search import PrequentialSearch
 from seqmed.tables.stream_pipeline import StreamPipeline
 
+pytestmark = pytest.mark.filterwarnings("ignore:score leaves unlabeled rows out")
+
 BIG = 2**53  # from here on not every integer is a float
 INTEGERS, FLOATS, BOOLEANS = "integers", "floats", "booleans"
 STRINGS = "strings"

@@ -359,6 +359,11 @@ def test_refused_late_labels():
     assert_refused(fresh, lambda: learn_late(fresh, stream[0]), "new_points=False in its first")
     model = learn(SeqLapMED(random_state=0), stream[:2])
     assert_refused(model, lambda: learn_late(model, hidden(stream[2])), "no labeled row among 20")
+    assert_refused(
+        model,
+        lambda: model.partial_fit(stream[2].points, stream[2].labels, new_points="no"),
+        "new_points='no'",
+    )
     narrow = replace(stream[2], points=stream[2].points[:, :2])
     assert_refused(model, lambda: learn_late(model, narrow), "features")
     given = stream[2].labels

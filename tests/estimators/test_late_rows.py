@@ -93,6 +93,22 @@ def test_another_label_is_refused_until_the_first_is_retracted(name, label):
 
 
 @pytest.mark.parametrize("name", KEEPS_UNLABELED)
+def test_a_row_that_is_not_found_although_all_are_kept_causes_a_warning(name):
+    model, X, y, _ = learned(MODELS[name])
+    before = snapshot(model)
+    scaled = np.vstack([X[1:3], 10.0 * X[4:6], 10.0 * X[7:8]])
+    labels = [*y[1:3], *y[4:6], y[7]]
+    with pytest.raises(UserWarning, match="3 of 5 late labels"):  # an error in our tests
+        model.partial_fit(scaled, labels, new_points=False)
+    assert_same_bits(model, before)
+    with pytest.warns(UserWarning, match="another scaling"):
+        model.partial_fit(scaled, labels, new_points=False)
+    assert model.update_info_.late_labels == (2, 3, 0)
+    assert model.n_kept_ == 33  # they enter the graph as labeled rows
+    assert model._state.counts.counts.sum() == 15
+
+
+@pytest.mark.parametrize("name", KEEPS_UNLABELED)
 def test_in_a_long_stream_rows_that_are_not_found_are_normal(name):
     model = MODELS[name]().set_params(graph_memory=20)
     X, y, few = rows(60)

@@ -157,6 +157,7 @@ def test_missing_labels_in_all_their_forms(kind):
     np.testing.assert_array_equal(model.decision_function(X), expected)
 
 
+@pytest.mark.filterwarnings("ignore:score leaves unlabeled rows out")
 @BOTH
 def test_labels_may_be_strings(kind):
     X, y, labels = stream()
@@ -577,6 +578,7 @@ def test_bad_input_leaves_the_model_unchanged(kind):
         ),
         "minimum of 1": lambda: model.partial_fit(X[:0], labels[:0]),
         "y to be passed": lambda: model.partial_fit(X, None),
+        "expected True or False": lambda: model.partial_fit(X, labels, new_points="no"),
         "1D array|bad input shape|should be a 1d": lambda: model.partial_fit(X, X),
         "Unknown label type|continuous": lambda: model.partial_fit(X, X[:, 0]),
         "no labeled row": lambda: model.fit(X, np.full(240, -1)),
@@ -672,6 +674,7 @@ def test_probabilities_labels_and_scores_agree(kind, n_classes):
     else:
         assert scores.shape == (240, 3)
         np.testing.assert_array_equal(scores.argmax(axis=1), predicted)
+    np.testing.assert_allclose(model.predict_log_proba(X), np.log(probabilities))
     alone = np.vstack([model.predict_proba(X[row : row + 1]) for row in range(20)])
     np.testing.assert_allclose(alone, probabilities[:20], atol=1e-5)
 

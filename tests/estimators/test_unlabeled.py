@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -50,6 +51,7 @@ def test_every_estimator_has_the_marker(name):
     assert parameters["unlabeled"].default == -1
 
 
+@pytest.mark.filterwarnings("ignore:score leaves unlabeled rows out")
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(
     "missing", [-1, None, np.nan, pd.NA, pd.NaT, ""], ids=["-1", "None", "NaN", "NA", "NaT", "''"]
@@ -110,24 +112,47 @@ def test_fit_of_seqmed_takes_signs_for_classes(name, kind, batch, tmp_path):
         assert each.score(points[codes == 0], signs[codes == 0]) == 1.0
 
 
-ONLY_CLASS = "1(.0)? is the only class so far, and labels -1 are taken for missing ones"
+ONLY_CLASS = "1(.0)? is the only class so far, and labels -1 were taken for missing ones"
+
+
+def predictions(model, points):
+    """Call every method that predicts."""
+    yield lambda: model.predict(points)
+    yield lambda: model.predict_proba(points)
+    yield lambda: model.decision_function(points)
+    yield lambda: model.score(points, np.full(len(points), model.classes_[0]))
 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("kind", [int, float, str, object])
-def test_a_first_batch_of_signs_is_learned_with_a_warning(name, kind, batch):
+def test_a_first_batch_of_signs_is_learned_and_predictions_warn(name, kind, batch, tmp_path):
     """Until there is another class, as in the first batch of a stream with ten classes."""
     points, codes, _ = batch
     signs = (2 * codes - 1).astype(kind)
-    model = clone(MODELS[name])
-    for _ in range(2):
-        with pytest.warns(UserWarning, match=ONLY_CLASS) as caught:
-            model.partial_fit(points, signs)
-        assert "unlabeled=None" in str(caught[0].message)
+    model = clone(MODELS[name]).partial_fit(points, signs)
     assert model.classes_.tolist() == [signs[1]]
+    seqmed.save(model, tmp_path / "model")
+    for each in (model, seqmed.load(tmp_path / "model")):
+        for predict in predictions(each, points):
+            with pytest.warns(UserWarning, match=ONLY_CLASS) as caught:
+                predict()
+            assert len(caught) == 1
+            assert "unlabeled=None" in str(caught[0].message)
     other = np.full(40, 3 if kind is int else str(3) if kind is str else 3.0)
-    model.partial_fit(points, np.where(codes == 0, other, signs)).partial_fit(points, signs)
-    assert set(model.predict(points)) == {signs[1], other[0]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a search predicts before it learns
+        model.partial_fit(points, np.where(codes == 0, other, signs))
+    for predict in predictions(model, points):
+        predict()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_minus_one_and_then_plus_one_are_as_ambiguous(name, batch):
+    points, codes, _ = batch
+    model = clone(MODELS[name]).partial_fit(points, np.full(40, -1))
+    model.partial_fit(points + 0.5, np.where(codes == 0, None, 1))
+    with pytest.warns(UserWarning, match=ONLY_CLASS):
+        model.predict(points)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -138,7 +163,7 @@ def test_a_single_class_without_minus_one_or_with_declared_classes_is_clear(name
     for model in (missing, declared):
         assert set(model.predict(points)) == {1}
     later = clone(MODELS[name]).partial_fit(points, np.full(40, -1))
-    later.partial_fit(points + 0.5, 2 * codes - 1, classes=[1]).partial_fit(points, 2 * codes - 1)
+    later.partial_fit(points + 0.5, 2 * codes - 1, classes=[1])
     assert set(later.predict(points)) == {1}
 
 

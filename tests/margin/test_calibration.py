@@ -270,7 +270,7 @@ def test_weights_count_in_the_record():
     np.testing.assert_allclose(a.log_likelihoods, b.log_likelihoods, rtol=1e-3)
 
 
-def test_string_labels_and_pickles():
+def test_string_labels_log_probabilities_and_pickles():
     batches = list(make_stream(3, n_classes=3))
     names = np.array(["low", "mid", "top"])
     model = SeqMED()
@@ -278,5 +278,6 @@ def test_string_labels_and_pickles():
         model.partial_fit(X, names[y])
     found = model.predict_proba(X)
     assert np.array_equal(names[found.argmax(axis=1)], model.predict(X))
+    np.testing.assert_array_equal(model.predict_log_proba(X), np.log(found))
     copied = pickle.loads(pickle.dumps(model))
     assert np.array_equal(copied.predict_proba(X), found)

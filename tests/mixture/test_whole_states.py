@@ -104,6 +104,7 @@ MODELS = {
 QUESTIONS = {
     "predict": lambda model: model.predict(X),
     "predict_proba": lambda model: model.predict_proba(X),
+    "predict_log_proba": lambda model: model.predict_log_proba(X),
     "decision_function": lambda model: model.decision_function(X),
     "decision_std": lambda model: model.decision_std(X),
     "score": lambda model: model.score(X, Y),

@@ -169,9 +169,12 @@ NO_MODELS = {
 def test_a_file_that_is_no_model_is_called_so(name, tmp_path):
     path = tmp_path / "file"
     path.write_bytes(NO_MODELS[name])
-    with pytest.raises(ModelFileError, match="not a seqmed model file, expected one") as refusal:
-        seqmed.load(path)
-    assert "checksum" not in str(refusal.value)
+    for call in (seqmed.load, model_file.read):
+        with pytest.raises(
+            ModelFileError, match="not a seqmed model file, expected one"
+        ) as refusal:
+            call(path)
+        assert "checksum" not in str(refusal.value)
 
 
 def test_a_model_that_was_cut_off_is_refused():
@@ -363,6 +366,7 @@ def document(nodes=None, extra=None, extra_nodes=(), **members):
     return {
         "format": FORMAT,
         "library": "0.1.0",
+        "about": {"classes": None, "n_features": None, "n_batches": None},
         "model": [estimator("SeqMED")] if nodes is None else list(nodes),
         "extra": [*extra_nodes, {"value": extra}],
         **members,
@@ -424,7 +428,7 @@ PLANS = {
     "no version": (made({}), "format None"),
     "nearly a version": (made(document(format=3.0)), r"format 3\.0"),
     "a member more": (made(document(more=1)), "unknown: .*more"),
-    "a member less": (made({"format": FORMAT}), "missing: .*extra"),
+    "a member less": (made({"format": FORMAT}), "missing: .*about"),
     "no document": (made("null"), "is a NoneType, expected an object"),
     "NaN": (made('{"format": NaN}'), "format nan"),
     "NaN as a value": (made(filled("NaN")), "not finite"),
@@ -509,7 +513,7 @@ def test_huge_sizes_take_no_memory():
 AUDITED = """
 import sys
 from seqmed import load
-from seqmed.model_file import ModelFileError
+from seqmed.model_file import ModelFileError, read
 for path in sys.argv[2:]:
     load(path)  # whatever the library itself needs is imported and compiled now
 events = []
@@ -517,6 +521,7 @@ sys.addaudithook(lambda event, arguments: events.append((event, *map(str, argume
 for path in sys.argv[1:]:
     try:
         load(path)
+        read(path)
     except ModelFileError:
         pass
 for event in list(events):

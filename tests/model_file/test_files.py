@@ -15,7 +15,7 @@ import pytest
 
 import seqmed
 from seqmed import SeqMED
-from seqmed.model_file import ModelFileError, files, load_with_extra, remove_leftovers
+from seqmed.model_file import ModelFileError, files, load_with_extra, read, remove_leftovers
 
 OLD, NEW = SeqMED(C=2.0), SeqMED(C=3.0)
 
@@ -188,7 +188,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for place in (tmp_path, pipe, "/dev/zero"):
-        for function in (seqmed.load, load_with_extra):
+        for function in (seqmed.load, read, load_with_extra):
             with pytest.raises(ModelFileError, match="a folder, a pipe or a device"):
                 function(place)
         with pytest.raises(ValueError, match="choose the name of a file"):

@@ -39,6 +39,9 @@ def test_golden_files_are_read(path):
     np.testing.assert_allclose(
         model.predict_proba(X), expected["probabilities"], rtol=rounding, atol=rounding
     )
+    contents = model_file.read(path)
+    assert contents.classes == model.classes_.tolist()
+    assert contents.model == type(model).__name__
 
 
 @every_file

@@ -255,6 +255,8 @@ def test_labels_of_every_type(labels, path):
     loaded = restored(model, path)
     assert loaded.classes_.dtype == model.classes_.dtype
     assert_same(model, loaded, X)
+    expected = model.classes_.astype(str) if model.classes_.dtype.kind in "MS" else model.classes_
+    assert model_file.read(path).classes == expected.tolist()
     for each in (model, loaded):
         each.partial_fit(X, labels[codes])
     assert_same(model, loaded, X)
@@ -297,6 +299,7 @@ def test_pipelines_of_scalers(scaler, path):
     for seed in range(2):
         model.partial_fit(*stretched(seed))
     loaded = restored(model, path)
+    assert model_file.read(path).n_batches == 2
     for seed in (2, 3, 4):
         assert_same(model, loaded, stretched(9)[0])
         for each in (model, loaded):
@@ -397,6 +400,7 @@ def test_extra_comes_back_exactly(path):
         np.testing.assert_array_equal(loaded[name], extra[name])
     assert [type(each) for each in loaded["numbers"]] == [type(each) for each in extra["numbers"]]
     assert (loaded["counts"] != extra["counts"]).nnz == 0
+    assert repr(model_file.read(path).extra) == repr(extra)
 
 
 def test_one_array_in_two_places_is_one(path):
@@ -436,6 +440,33 @@ def test_a_header_that_could_not_be_read_is_not_written(path, monkeypatch):
     monkeypatch.setattr(model_file.container, "LARGEST_HEADER", 100)
     with pytest.raises(model_file.ModelFileError, match="expected at most 100,"):
         seqmed.load(path)
+
+
+def test_reading_makes_no_model(path, monkeypatch):
+    X, y = batch(0)
+    model = make_pipeline(StandardScaler(), SeqLapMED(kernel=RBF(0.5))).partial_fit(X, y)
+    seqmed.save(model, path, extra={"row": 24})
+    monkeypatch.setattr(model_file, "ModelDecoder", None)
+    contents = model_file.read(path)
+    assert contents == model_file.Contents(
+        format=3,
+        library=seqmed.__version__,
+        model="StreamPipeline",
+        parameters={
+            **model.get_params(deep=False),
+            "steps": [("scale", "StandardScaler"), ("none", None), ("model", "SeqLapMED")],
+        },
+        classes=["ant", "bee", "cow"],
+        n_features=3,
+        n_batches=1,
+        extra={"row": 24},
+        n_bytes=path.stat().st_size,
+    )
+    seqmed.save(SeqMED(kernel=RBF(0.5), random_state=np.random.RandomState(0)), path)
+    contents = model_file.read(path)
+    assert contents.classes is contents.n_features is contents.n_batches is contents.extra is None
+    assert contents.parameters["kernel"] == "RBF"
+    assert contents.parameters["random_state"] == "RandomState"
 
 
 # -- what cannot be saved -------------------------------------------------------------------------

@@ -266,7 +266,7 @@ class Sequence:
     def call(self, words, function, *, refused=False):
         """Call a function of the model; return whether it was accepted."""
         self.log.append(words)
-        before = state_bits(self.model)
+        before, generators = state_bits(self.model), random_states(self.model)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
@@ -275,6 +275,7 @@ class Sequence:
                 assert_ours(refusal)
                 self.log[-1] += f": {type(refusal).__name__}: {refusal}"
                 assert state_bits(self.model) == before, "a refused call changed the state"
+                assert random_states(self.model) == generators, "a refused call drew numbers"
                 return False
         for warning in caught:
             assert issubclass(warning.category, UserWarning), str(warning.message)
@@ -390,6 +391,7 @@ class Sequence:
         }
         if hasattr(self.model, "n_features_in_"):
             cases["one column more"] = (np.column_stack([dense, dense]), y, {})
+            cases["known rows"] = (X, y, {"new_points": "no"})
             if len(getattr(self.model, "classes_", ())):
                 other = "strings" if self.table.kind != "strings" else "integers"
                 cases["another type"] = (X, CLASSES[other][np.zeros(n, int)], {})
@@ -430,6 +432,7 @@ class Sequence:
         before = state_bits(self.model)
         self.call("score", lambda: self.model.score(X, y, **more))
         self.call("query", lambda: query(self.model, X, self.draw.of(0, 1, places.size)))
+        self.call("predict_log_proba", lambda: self.model.predict_log_proba(X))
         assert state_bits(self.model) == before, "an answer changed the state"
 
     # -- predictions -------------------------------------------------------------------------------
@@ -493,6 +496,12 @@ def set_unlabeled(model, marker):
     estimator = getattr(model, "estimator", None)
     if hasattr(estimator, "unlabeled"):
         estimator.set_params(unlabeled=marker)
+
+
+def random_states(model):
+    """Return the states of the random generators that were passed as parameters."""
+    parameters = model.get_params().values()
+    return [pickle.dumps(each) for each in parameters if isinstance(each, np.random.RandomState)]
 
 
 def assert_ours(refusal):

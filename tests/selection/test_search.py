@@ -656,6 +656,7 @@ MARKERS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:score leaves unlabeled rows out")
 @pytest.mark.parametrize(
     ("estimator", "marker"),
     [
@@ -758,6 +759,7 @@ FORMS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:score leaves unlabeled rows out")
 @pytest.mark.parametrize("form", FORMS)
 def test_rows_in_any_form(form):
     make = FORMS[form]
@@ -958,7 +960,7 @@ BAD_PARAMETERS = {
     "estimator": ({"estimator": StandardScaler()}, "'estimator' parameter"),
     "cannot learn on": (
         {"estimator": make_pipeline(SeqMED(random_state=0))},
-        "'estimator' parameter",
+        "got a Pipeline of scikit-learn, which has no partial_fit",
     ),
     "cannot learn in batches": ({"estimator": SVC()}, "'estimator' parameter"),
     "discount": ({"discount": 0.0}, "'discount' parameter"),
@@ -1110,10 +1112,11 @@ def test_candidates_share_no_random_state(place):
 
 def test_methods_are_those_of_the_estimator():
     model = PrequentialSearch(SeqMED(random_state=0), {"C": [2.0]})
-    for name in ("predict_proba", "decision_function", "decision_std", "score", "retract"):
+    for name in ("predict_proba", "predict_log_proba", "decision_function", "decision_std",
+                 "score", "retract"):  # fmt: skip
         assert hasattr(model, name)
     plain = PrequentialSearch(SGDClassifier(loss="hinge"), {"alpha": [0.1]})
-    for name in ("predict_proba", "decision_std", "retract"):
+    for name in ("predict_proba", "predict_log_proba", "decision_std", "retract"):
         assert not hasattr(plain, name)
     assert hasattr(plain, "decision_function")
 

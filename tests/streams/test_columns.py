@@ -75,7 +75,7 @@ def test_json_cells_of_several_types_become_texts(tmp_path, n):
     assert set(batches[0].table.column("b").to_pylist()) == {2**53 + 1}
 
 
-def test_blocks_make_no_difference_to_json_cells(tmp_path, monkeypatch):
+def test_json_rows_read_together_and_alone_are_the_same(tmp_path, monkeypatch):
     """Types that change from block to block, large integers, dates, missing keys, duplicates."""
     generator = np.random.default_rng(0)
     values = ["1", "2.5", '"x"', '"2020-01-01"', "null", "true", str(2**53 + 1), str(2**70), "-0",
@@ -100,6 +100,8 @@ def test_blocks_make_no_difference_to_json_cells(tmp_path, monkeypatch):
 
     expected = cells(2**20)
     assert all(each == expected for each in map(cells, (64, 500, 3000)))
+    monkeypatch.setattr("seqmed.streams.jsonlines.JsonLines._read_at_once", lambda *_: None)
+    assert cells(500) == expected
 
 
 # -- the first batch ------------------------------------------------------------------------------

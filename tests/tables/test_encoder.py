@@ -399,6 +399,7 @@ def test_missing_columns_and_similar_names(encoder):
     ({"kinds": {"z": "numeric"}}, "the table has no column 'z'"),
     ({"features": "x"}, "The 'features' parameter"),
     ({"features": ["z"]}, "the table has no column 'z'"),
+    ({"missing_values": [1]}, "expected a list of strings"),
     ({"label": "x", "features": ["x"]}, "is the column of labels and cannot be a feature"),
     ({"scale": 3}, "The 'scale' parameter"),
     ({"text_size": 0}, "The 'text_size' parameter"),

@@ -61,6 +61,8 @@ COLUMNS = {
     "integer id": (list(range(N)), "id"),
     "real id": ([float(place) for place in range(N)], "id"),
     "id with a missing cell": ([None, *range(N - 1)], "id"),
+    "large id": ([2**53 + place for place in range(N)], "id"),
+    "huge id": ([2**70 + place for place in range(N)], "id"),
     "text id": ([f"id-{place}" for place in range(N)], "id"),
     "numbers as text id": ([str(place) for place in range(N)], "id"),
     "constant": (repeated(3), "constant"),

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_array, check_consistent_length
 from seqmed.estimators.base import copy_to_fit
 from seqmed.estimators.labels import as_objects
 from seqmed.estimators.seqgraphmed import SeqGraphMED
-from seqmed.estimators.validation import MatrixLike
+from seqmed.estimators.validation import MatrixLike, refuse_plain_pipeline
 from seqmed.numeric.arrays import Array
 
 
@@ -86,6 +86,7 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         -------
         self : the classifier. Left as it was if a row is refused.
         """
+        refuse_plain_pipeline(self.estimator, "MiniBatches got")
         self._validate_params()
         points = check_array(X, dtype=np.float64, input_name="X")
         labels = as_objects(np.asarray(y, dtype=object))

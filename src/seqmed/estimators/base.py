@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
+from functools import cache
 from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -19,7 +23,7 @@ from sklearn.utils.validation import (
 )
 
 from seqmed.classes import Rows
-from seqmed.estimators.labels import find, is_label_dtype
+from seqmed.estimators.labels import are_plus_one, find, is_label_dtype
 from seqmed.estimators.validation import (
     ClassifiedRows,
     MatrixLike,
@@ -28,9 +32,11 @@ from seqmed.estimators.validation import (
     in_format,
     read_labels,
     validated_batch,
+    warn_of_signs,
 )
 from seqmed.late_rows import KeptLabels, LateLabels
 from seqmed.numeric.arrays import Array, Indices, Mask, Points
+from seqmed.numeric.execution import callers_level
 from seqmed.numeric.expectations import expect
 from seqmed.uncertainty import Uncertainty
 
@@ -62,6 +68,8 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     _fixed_parameters: tuple[str, ...] = ()
     # Whether unlabeled rows are learned from. If not, -1 may be a class even if it is the marker.
     _semi_supervised = True
+    # Whether -1 marked unlabeled rows while no class but +1 was known: it may have been a class.
+    _minus_one_seen: bool = False
     unlabeled: Any
     random_state: Any
     classes_: NDArray[Any]
@@ -141,7 +149,8 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
             nothing, and a different label is refused: retract the label first. Rows that are not
             kept are not found, which is normal in a long stream; their labels are learned too.
             `update_info_.late_labels` has the numbers ``n_found``, ``n_not_found`` and
-            ``n_already_known``.
+            ``n_already_known``. If all unlabeled rows so far are kept, a row that is not found
+            causes a warning.
         find_rows : bool, default=True
             Whether to look for the rows of late labels. False is for callers that know rows by ids
             and pass only labels that are new: rows of equal values may then have different labels.
@@ -160,6 +169,11 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         model._check_parameters()
         model._check_unchanged()
         model._check_kernel("partial_fit")
+        if not isinstance(new_points, bool | np.bool_):
+            raise ValueError(
+                f"partial_fit got new_points={new_points!r}, expected True or False: pass False "
+                "for labels of rows that were learned before."
+            )
         if not new_points and getattr(model, "_state", None) is None:
             raise ValueError(
                 "partial_fit got new_points=False in its first call, expected rows that were "
@@ -186,19 +200,20 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         info = None
         if not hasattr(self, "_started"):
             self._started = Started(sp.issparse(rows.points), self._fixed())
-        seed = self._drawn_seed() if state is None else 0
-        order = None if size is None else np.random.default_rng(seed).permutation(n_rows)
-        for start in range(0, n_rows, size or n_rows):
-            part = rows if order is None else rows.take(order[start:][:size])
-            if state is None:
-                state = self._begin(part, seed)
-            if not start:
-                state = self._with_classes(state, batch.places, batch.declared)
-            new_batch = new_points and not start
-            state, info = self._learn_rows(
-                state, part, batch.classes, new_points=new_points, new_batch=new_batch
-            )
-        self._commit(state, info, batch.classes)
+        with generators_restored(self, getattr(self, "estimator", None)):
+            seed = self._drawn_seed() if state is None else 0
+            order = None if size is None else np.random.default_rng(seed).permutation(n_rows)
+            for start in range(0, n_rows, size or n_rows):
+                part = rows if order is None else rows.take(order[start:][:size])
+                if state is None:
+                    state = self._begin(part, seed)
+                if not start:
+                    state = self._with_classes(state, batch.places, batch.declared)
+                new_batch = new_points and not start
+                state, info = self._learn_rows(
+                    state, part, batch.classes, new_points=new_points, new_batch=new_batch
+                )
+            self._commit(state, info, batch.classes)
 
     def _drawn_seed(self) -> int:
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -209,7 +224,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         """Return the rows of late labels that are not known yet, and the numbers of the labels.
 
         There are no numbers if the rows are not to be found. Labels that differ from those known
-        are refused.
+        are refused. A warning tells of rows that are not found although all are kept.
         """
         numbers, rows = batch.numbers[batch.rows.labeled], batch.rows.take(batch.rows.labeled)
         if not find_rows:
@@ -228,6 +243,15 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
                 "another row of equal values with new_points=True."
             )
         counts = LateLabels(*(int(each.sum()) for each in (kept.free, missing, known)))
+        graph = getattr(self._state, "graph", None)  # it keeps unlabeled rows
+        if counts.n_not_found and graph is not None and graph.keeps_all_rows:
+            warnings.warn(
+                f"{counts.n_not_found} of {labels.size} late labels belong to rows that are not "
+                "among the unlabeled rows so far, all of which are kept: they have other values, "
+                "for example by another scaling. Their labels were learned as those of new rows; "
+                "pass the rows as they were learned.",
+                stacklevel=callers_level(),
+            )
         return batch._replace(rows=rows.take(~known)), counts
 
     def retract(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
@@ -330,11 +354,26 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         scores = model._class_scores(model._checked_points(X))
         return model._state.counts.compared(scores), model._probabilities(scores)
 
+    def predict_log_proba(self, X: MatrixLike) -> Array:
+        """Return the logarithm of the probability of every class at every row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows to classify.
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_samples, n_classes)
+            Logarithms of `predict_proba`, in the order of `classes_`.
+        """
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
     def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the accuracy on the labeled rows.
 
-        Unlabeled rows are left out. A scorer such as ``scoring="accuracy"`` counts them as errors:
-        cross-validate with `seqmed.SemiSupervisedSplit`, which tests labeled rows only.
+        Unlabeled rows are left out. The first time, a warning says so.
 
         Parameters
         ----------
@@ -370,6 +409,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
                 "weight: correct the weights."
             )
         if not labeled.all():
+            warn_of_unlabeled_rows()
             X = _safe_indexing(*indexable(X), np.flatnonzero(labeled))
         return float(np.average(model.predict(X) == labels, weights=weights))
 
@@ -393,6 +433,9 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
                 f"this {type(self).__name__} has learned no label and cannot predict: learn at "
                 "least one labeled row first."
             )
+        declared = self._state.counts.declared.any()
+        if self._minus_one_seen and not declared and are_plus_one(self.classes_):
+            warn_of_signs(self.classes_)
         return points
 
     # -- parameters ------------------------------------------------------------------------------
@@ -485,6 +528,31 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         """Return the uncertainty of the decisions at the given rows, for label queries."""
 
 
+@cache  # Python's own filter repeats a warning after every change of the filters
+def warn_of_unlabeled_rows() -> None:
+    """Warn once per process that `score` leaves rows out."""
+    warnings.warn(
+        "score leaves unlabeled rows out and returns the accuracy on the labeled rows. A scorer "
+        "such as scoring='accuracy' counts unlabeled rows as errors. To cross-validate, use "
+        "seqmed.SemiSupervisedSplit, which tests labeled rows only.",
+        stacklevel=callers_level(),
+    )
+
+
+@contextmanager
+def generators_restored(*owners: Any) -> Iterator[None]:
+    """Restore the generators that estimators have as ``random_state`` if the block fails."""
+    passed = [getattr(owner, "random_state", None) for owner in owners]
+    used = [each for each in passed if isinstance(each, np.random.RandomState)]
+    before = [each.get_state() for each in used]
+    try:
+        yield
+    except BaseException:
+        for generator, state in zip(used, before, strict=True):
+            generator.set_state(state)
+        raise
+
+
 # -- copies of estimators --------------------------------------------------------------------------
 
 
@@ -499,7 +567,7 @@ def unfitted(estimator: Estimator) -> Estimator:
     """Return a shallow copy of an estimator without its fitted attributes."""
     copied = snapshot(estimator)
     for name in list(vars(copied)):
-        if name.endswith("_") or name in ("_state", "_started", "_begun"):
+        if name.endswith("_") or name in ("_state", "_started", "_minus_one_seen", "_begun"):
             delattr(copied, name)
     return copied
 

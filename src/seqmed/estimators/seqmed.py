@@ -41,7 +41,7 @@ class SeqMED(StreamClassifier):
     ``gamma="scale"``, also use the unlabeled rows of the first batch. A row is unlabeled if its
     label equals ``unlabeled``, or is NaN, None, NaT or an empty string. Labels of only -1 and +1
     are ambiguous: `fit` takes both as classes. `partial_fit` takes -1 for the marker, unless there
-    is ``classes=[-1, 1]`` or ``unlabeled=None``; it warns while +1 is the only class.
+    is ``classes=[-1, 1]`` or ``unlabeled=None``; predictions warn while +1 is the only class.
 
     The parameters under "Other Parameters" are for comparison with the paper.
 

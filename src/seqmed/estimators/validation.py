@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import datetime
 import warnings
 from numbers import Real
 from typing import Any, NamedTuple, TypeAlias
@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, validate_data
 
@@ -22,6 +23,7 @@ from seqmed.estimators.labels import (
     holds_minus_one,
     is_marked,
     is_minus_one,
+    is_missing_value,
     split_labels,
     with_labels,
 )
@@ -36,10 +38,8 @@ ASYMMETRY = 1e-6
 # Range of positive sample weights. This range keeps bounds and slack terms within the range of
 # doubles.
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-50, 1e50
-# What numpy and scikit-learn say of cells that are text, dates or missing.
-NOT_NUMBERS = re.compile("NaN|to float|promoted|real number")
-# Largest number of characters of such a reason, which may quote a text.
-LONGEST_REASON = 100
+# Description of a missing cell, and largest number of characters of a cell, in error messages.
+MISSING_CELL, LONGEST_CELL = "NaN (missing values)", 40
 # Squares of features, and products of two such squares, must stay finite.
 LARGEST_FEATURE = 1e70
 
@@ -73,9 +73,10 @@ def validated_batch(
     alone: bool,
     new_points: bool,
 ) -> ClassifiedRows:
-    """Return a batch, checked and converted; the columns of X are stored in the model.
+    """Return a batch, checked and converted.
 
-    ``alone`` is True for the batch of `fit`, after which no batch need follow.
+    The columns of X are stored in the model, and whether -1 may have been a class. ``alone`` is
+    True for the batch of `fit`, after which no batch need follow.
     """
     if y is None:
         raise ValueError(
@@ -96,6 +97,9 @@ def validated_batch(
             f"y contains {strange.tolist()[0]!r}, expected one of classes={declared.tolist()}: "
             "correct the label, or leave classes out to let new classes be added."
         )
+    so_far = known if known.size else labels
+    if not (alone or declared.size) and signs_are_ambiguous(model, y, so_far):
+        model._minus_one_seen = True
     # rows of positive weight
     weights = _check_sample_weight(sample_weight, points, ensure_non_negative=True)
     check_weights(weights)
@@ -125,8 +129,6 @@ def validated_batch(
     places = find(known, now)
     now_declared = moved(already, places, now.size)
     now_declared[find(declared, now)] = True
-    if not (alone or now_declared.any()) and signs_are_ambiguous(model, y, now):
-        warn_of_signs(now)
     return ClassifiedRows(Rows(points, codes, weights, gram), numbers, now, places, now_declared)
 
 
@@ -143,18 +145,37 @@ def checked_rows(estimator: BaseEstimator, X: MatrixLike, *, reset: bool) -> Poi
         try:
             X = validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=np.float64)
         except (TypeError, ValueError) as error:
-            reason = str(error).splitlines()[0][:LONGEST_REASON]
-            if get_tags(estimator).input_tags.pairwise or not NOT_NUMBERS.search(reason):
+            cell = cell_without_number(X)
+            kernel_values = get_tags(estimator).input_tags.pairwise
+            if cell is None or kernel_values or "feature names" in str(error):
                 raise
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(
-                f"{reason.rstrip('.')}, expected finite numbers: use "
+            raise ValueError(
+                f"Input X contains {cell}, expected finite numbers: use "
                 f"seqmed.make_stream_pipeline({type(estimator).__name__}(...)), which learns from "
                 "tables with text, categories, dates and missing values, or encode and fill these "
                 "cells first."
             ) from error
     check_magnitude(X)
     return X
+
+
+def cell_without_number(X: Any) -> str | None:
+    """Return the first cell that is missing, text or a date; None without such cells."""
+    try:
+        cells = np.asarray(X.data if sp.issparse(X) else X)
+    except ValueError:  # rows of several lengths
+        return None
+    if cells.dtype.kind == "f":
+        return MISSING_CELL if np.isnan(cells).any() else None
+    for cell in cells.flat if cells.ndim else ():
+        if is_missing_value(cell):
+            return MISSING_CELL
+        if isinstance(cell, str | datetime.date | np.datetime64):
+            try:
+                float(str(cell))  # scikit-learn converts numbers that are text
+            except ValueError:
+                return repr(str(cell)[:LONGEST_CELL])
+    return None
 
 
 def are_plain(X: Any, estimator: BaseEstimator) -> bool:
@@ -237,7 +258,7 @@ def read_labels(
     follow.
     """
     labeled, labels = split_labels(y, model.unlabeled, known=known)
-    if alone and signs_are_ambiguous(model, y, labels):
+    if alone and labels.size and signs_are_ambiguous(model, y, labels):
         if not model._semi_supervised:  # -1 is a class
             return split_labels(y, None)
         warn_of_signs(labels)
@@ -245,14 +266,14 @@ def read_labels(
 
 
 def signs_are_ambiguous(model: Any, y: ArrayLike, classes: NDArray[Any]) -> bool:
-    """Whether y has -1 as a marker, and no other class than +1 is known: -1 may be a class, too."""
-    return classes.size > 0 and are_plus_one(classes) and holds_minus_one(y, model.unlabeled)
+    """Whether y has -1 as a marker, and no class but +1 is known: -1 may be a class, too."""
+    return are_plus_one(classes) and holds_minus_one(y, model.unlabeled)
 
 
 def warn_of_signs(classes: NDArray[Any]) -> None:
     """Warn that -1 was taken for the marker although it may be a class."""
     warnings.warn(
-        f"{classes[0]} is the only class so far, and labels -1 are taken for missing ones: if -1 "
+        f"{classes[0]} is the only class so far, and labels -1 were taken for missing ones: if -1 "
         "is a class, start a new model with unlabeled=None; if not, mark unlabeled rows by None, "
         "or pass all classes to partial_fit by classes=.",
         stacklevel=callers_level(),
@@ -311,3 +332,16 @@ def checked_class_weights(given: Any, classes: NDArray[Any]) -> Any:
             "remove the rows of a class to leave it out."
         )
     return np.array(weights, dtype=np.float64)
+
+
+# -- models ----------------------------------------------------------------------------------------
+
+
+def refuse_plain_pipeline(model: Any, subject: str) -> None:
+    """Refuse a Pipeline of scikit-learn; ``subject`` begins the message, such as "query got"."""
+    if isinstance(model, Pipeline) and not hasattr(type(model), "partial_fit"):
+        raise TypeError(
+            f"{subject} a {type(model).__name__} of scikit-learn, which has no partial_fit, "
+            "expected a model that learns in batches: make a seqmed.StreamPipeline of the same "
+            "steps, or use seqmed.make_stream_pipeline."
+        )

@@ -108,6 +108,11 @@ class GraphState:
         """Largest number of labeled rows that are kept."""
         return max(1, int(LABELED_SHARE * self.capacity))
 
+    @property
+    def keeps_all_rows(self) -> bool:
+        """Whether no kept row has been replaced so far."""
+        return self.rows.size < self.capacity and self.n_labeled < self.most_labeled
+
     def with_classes(self, places: Indices, n_classes: int) -> GraphState:
         """Return the state with class c moved to ``places[c]`` of ``n_classes``; -1 drops it."""
         codes = np.append(places, UNLABELED).astype(np.int32)[self.codes]

@@ -10,16 +10,31 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from seqmed.estimators.base import snapshot
+from seqmed.estimators.validation import refuse_plain_pipeline
 from seqmed.model_file.annotations import check_fields
 from seqmed.model_file.container import Tensors, pack, unpack
 from seqmed.model_file.files import read_file, remove_leftovers, replace_file
-from seqmed.model_file.models import MODELS, ModelDecoder, ModelEncoder
+from seqmed.model_file.models import (
+    MODELS,
+    ModelDecoder,
+    ModelEncoder,
+    Outline,
+    estimator_class,
+)
 from seqmed.model_file.values import Decoder, Encoder, checked, tagged
 
-__all__ = ["ModelFileError", "load", "load_with_extra", "remove_leftovers", "save"]
+__all__ = [
+    "Contents",
+    "ModelFileError",
+    "load",
+    "load_with_extra",
+    "read",
+    "remove_leftovers",
+    "save",
+]
 
 AnyPath = str | os.PathLike[str]
 
@@ -33,12 +48,40 @@ ADVICE = (
 LONGEST_REASON = 500
 # What is refused with a reason: errors on values that a model cannot have.
 REFUSALS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-# The parts of the header, with their types. Earlier versions wrote a summary, which is not read.
+# The parts of the header and of its summary of the model, with their types.
 HEADER = {"format": int, "library": str, "about": dict, "model": list, "extra": list}
+ABOUT = {"classes": list | None, "n_features": int | None, "n_batches": int | None}
 
 
 class ModelFileError(ValueError):
     """A file is refused: it is not a model file, was altered, or is of another version."""
+
+
+class Contents(NamedTuple):
+    """Summary of a model file.
+
+    Attributes
+    ----------
+    format : version of the file format.
+    library : version of the library that wrote it.
+    model : name of the class of the model.
+    parameters : parameters of the model; estimators and other objects by the name of their class.
+    classes : known labels, None before the first batch.
+    n_features : number of columns, None before the first batch.
+    n_batches : number of batches learned, None before the first.
+    extra : values saved with the model, None if there are none.
+    n_bytes : size of the file.
+    """
+
+    format: int
+    library: str
+    model: str
+    parameters: dict[str, Any]
+    classes: list[Any] | None
+    n_features: int | None
+    n_batches: int | None
+    extra: dict[str, Any] | None
+    n_bytes: int
 
 
 def save(model: Any, path: AnyPath, *, extra: dict[str, Any] | None = None) -> None:
@@ -58,7 +101,7 @@ def save(model: Any, path: AnyPath, *, extra: dict[str, Any] | None = None) -> N
     path : str or path-like
     extra : dict, default=None
         Values to save with the model, by name: None, booleans, numbers, strings, arrays (dense or
-        CSR), and lists, tuples and dictionaries of them. `load_with_extra` returns them.
+        CSR), and lists, tuples and dictionaries of them. `load_with_extra` and `read` return them.
     """
     replace_file(path, to_bytes(model, extra))
 
@@ -99,6 +142,29 @@ def load_with_extra(path: AnyPath) -> tuple[Any, dict[str, Any] | None]:
         return build(header, tensors)
 
 
+def read(path: AnyPath) -> Contents:
+    """Return the summary of a file without loading its model; only the checksum is verified."""
+    with refusals(path):
+        content = read_file(path)
+        header, tensors = open_header(content)
+    with refusals(path, ADVICE):
+        *_, last = header["model"]
+        tag, root = tagged(last)
+        if tag != "estimator":
+            raise ValueError(f"it holds a {tag!r}, expected an estimator")
+        check_fields(root, {"class": str, "parameters": dict, "state": dict}, "model")
+        check_class(estimator_class(root["class"]), "it holds")
+        return Contents(
+            format=header["format"],
+            library=header["library"],
+            model=root["class"],
+            parameters=Outline(header["model"], tensors).decode_named(root["parameters"]),
+            **header["about"],
+            extra=decode_extra(header, tensors),
+            n_bytes=len(content),
+        )
+
+
 @contextmanager
 def refusals(path: AnyPath, advice: str = "") -> Iterator[None]:
     """Turn errors on the content of a file into a `ModelFileError` that names it."""
@@ -113,6 +179,7 @@ def to_bytes(model: Any, extra: dict[str, Any] | None) -> tuple[memoryview, byte
     """Return the content of a model file, in two parts."""
     from seqmed import __version__
 
+    refuse_plain_pipeline(model, "save got")
     check_class(type(model), "save got")
     model = snapshot(model)
     if extra is not None and not (type(extra) is dict and all(type(name) is str for name in extra)):
@@ -123,6 +190,7 @@ def to_bytes(model: Any, extra: dict[str, Any] | None) -> tuple[memoryview, byte
     header = {
         "format": FORMAT,
         "library": __version__,
+        "about": about(model),
         "model": learned.nodes,
         "extra": [*kept.nodes, {"value": more}],
     }
@@ -133,12 +201,7 @@ def build(header: dict[str, Any], tensors: Tensors) -> tuple[Any, dict[str, Any]
     """Return the model in a file and the values saved with it; refuse invalid ones."""
     *_, model = ModelDecoder(header["model"], tensors).objects
     check_class(type(model), "it holds")
-    *nodes, last = header["extra"]
-    tag, value = tagged(last)
-    if tag != "value":
-        raise ValueError(f"{tag!r} was found, expected a value")
-    extra = Decoder(nodes, tensors).decode(value)
-    return model, None if extra is None else checked(extra, dict)
+    return model, decode_extra(header, tensors)
 
 
 def open_header(content: bytes) -> tuple[dict[str, Any], Tensors]:
@@ -150,8 +213,19 @@ def open_header(content: bytes) -> tuple[dict[str, Any], Tensors]:
             f"it is of format {version!r}, written by seqmed {header.get('library')!r}, expected "
             f"format {FORMAT}: read it with the version that wrote it, or learn the model again"
         )
-    check_fields(header, HEADER, "header", optional=["about"])
+    check_fields(header, HEADER, "header")
+    check_fields(header["about"], ABOUT, "header")
     return header, tensors
+
+
+def decode_extra(header: dict[str, Any], tensors: Tensors) -> dict[str, Any] | None:
+    """Return the values saved with a model."""
+    *nodes, last = header["extra"]
+    tag, value = tagged(last)
+    if tag != "value":
+        raise ValueError(f"{tag!r} was found, expected a value")
+    extra = Decoder(nodes, tensors).decode(value)
+    return None if extra is None else checked(extra, dict)
 
 
 def check_class(kind: type, subject: str) -> None:
@@ -162,3 +236,14 @@ def check_class(kind: type, subject: str) -> None:
             f"{subject} a {kind.__name__}, expected one of {names}, and no subclass: save other "
             "objects with skops."
         )
+
+
+def about(model: Any) -> dict[str, Any]:
+    """Return the summary of a model for the header; None for what is not known yet."""
+    final = getattr(model, "_final_estimator", model)
+    classes = getattr(final, "classes_", None)
+    return {
+        "classes": None if classes is None else classes.tolist(),
+        "n_features": getattr(model, "n_features_in_", None),
+        "n_batches": getattr(final, "n_batches_", None),
+    }

@@ -49,7 +49,7 @@ OF_SEARCHES = ("candidates_", "record_", "n_batches_", "_begun")
 MODELS: dict[type, tuple[str, ...]] = {
     **dict.fromkeys(
         (SeqMED, SeqLapMED, GraphPropagation, SeqGraphMED),
-        (*COLUMNS, "_started", *OF_CLASSIFIERS),
+        (*COLUMNS, "_started", "_minus_one_seen", *OF_CLASSIFIERS),
     ),
     StreamPipeline: (),
     PrequentialSearch: (*COLUMNS, *OF_SEARCHES),
@@ -63,6 +63,8 @@ TRANSFORMERS: dict[type, tuple[str, ...]] = {
     TableEncoder: ("encoding_",),
 }  # fmt: skip
 ATTRIBUTES = {**MODELS, **TRANSFORMERS}
+# Attributes that not every fitted estimator has.
+OPTIONAL = (*COLUMNS, "_minus_one_seen")
 CLASSES = {kind.__name__: kind for kind in ATTRIBUTES}
 # Types of attributes without annotation; all others are arrays or None.
 TYPES = {
@@ -137,7 +139,7 @@ def saved_attributes(estimator: Any) -> dict[str, Any]:
 
 def restored(kind: Any, parameters: dict[str, Any], state: dict[str, Any]) -> Any:
     """Return an estimator with valid parameters and saved attributes."""
-    optional = COLUMNS if state else ATTRIBUTES[kind]
+    optional = OPTIONAL if state else ATTRIBUTES[kind]
     check_fields(state, attribute_types(kind), kind.__name__, optional)
     estimator = kind(**parameters)
     if isinstance(estimator, StreamClassifier | StreamPipeline):
@@ -263,3 +265,14 @@ class ModelDecoder(Decoder):
         generator = np.random.RandomState()
         generator.set_state((GENERATOR, key, position, parts["has_gauss"], parts["gauss"]))
         return generator
+
+
+class Outline(Decoder):
+    """Decoder that returns only the names of estimators, records and random states."""
+
+    def build(self, tag: str, content: Any) -> Any:
+        """Return the value of a node, or its name."""
+        if tag in ("estimator", "record", "random_state"):
+            named = checked(content, dict)
+            return str(named.get("class", named.get("type", "RandomState")))
+        return super().build(tag, content)

@@ -47,7 +47,7 @@ import numpy as np
 from scipy.special import ndtr
 from sklearn.pipeline import Pipeline
 
-from seqmed.estimators.validation import MatrixLike
+from seqmed.estimators.validation import MatrixLike, refuse_plain_pipeline
 from seqmed.numeric.arrays import Array, Indices, Points, check_overflow, distinct_rows, take_rows
 from seqmed.numeric.execution import threads_for
 from seqmed.uncertainty import (
@@ -194,6 +194,7 @@ def final_step(model: Any, X: MatrixLike) -> tuple[Any, Any]:
     """Return the classifier inside a pipeline or search, and the rows it receives."""
     if hasattr(model, "best_estimator_"):
         return final_step(model.best_estimator_, X)
+    refuse_plain_pipeline(model, "query got")
     if isinstance(model, Pipeline):
         steps = model.steps
         for _, step in steps[:-1]:

@@ -25,7 +25,7 @@ from sklearn.utils.validation import _check_sample_weight, _num_samples, check_i
 from seqmed.estimators.base import StreamClassifier, copy_to_fit, snapshot, unfitted
 from seqmed.estimators.labels import NO_LABELS
 from seqmed.estimators.seqmed import SeqMED
-from seqmed.estimators.validation import MatrixLike
+from seqmed.estimators.validation import MatrixLike, refuse_plain_pipeline
 from seqmed.selection.race import (
     Record,
     common_classes,
@@ -326,6 +326,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _check_parameters(self) -> None:
         """Refuse invalid parameters, and those that were changed and may not change."""
+        refuse_plain_pipeline(self.estimator, "PrequentialSearch got")
         self._validate_params()
         now = self._settings()
         if not now["param_grid"]:
@@ -398,6 +399,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     predict = of_best(StreamClassifier.predict)
     predict_proba = of_best(StreamClassifier.predict_proba)
+    predict_log_proba = of_best(StreamClassifier.predict_log_proba)
     decision_function = of_best(StreamClassifier.decision_function)
     decision_std = of_best(SeqMED.decision_std)
     score = of_best(StreamClassifier.score)

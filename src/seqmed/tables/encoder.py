@@ -206,7 +206,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                     f"{', '.join(kinds.CHOICES)}, or a date with its format, such as "
                     "'date:%d/%m/%Y': correct it."
                 )
+        for name in ("features", "missing_values"):
+            value = getattr(self, name)
+            if value is not None and not all(isinstance(each, str) for each in value):
+                raise ValueError(f"{name}={value!r}, expected a list of strings: correct it.")
         features = None if self.features is None else tuple(map(str, self.features))
+        twice = [name for name in features or () if chosen.get(name) == kinds.DROP]
+        if twice:
+            raise ValueError(
+                f"column {twice[0]!r} is named twice, to be used and to be dropped: leave one out."
+            )
         if self.label is not None and self.label in (*chosen, *(features or ())):
             raise ValueError(
                 f"column {self.label!r} is the column of labels and cannot be a feature: leave it "

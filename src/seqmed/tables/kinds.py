@@ -6,6 +6,7 @@ that cannot be converted.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,11 @@ NUMERIC, CATEGORICAL, TEXT, DATE, DROP = CHOICES = (
 HASHED = "hashed"
 # All kinds that a user can choose. The kind of dates may have a format, such as "date:%d/%m/%Y".
 CHOOSABLE = (*CHOICES, *(f"{DATE}:{form}" for form in FORMATS))
+# Numbers with a currency or another unit.
+WITH_UNIT = re.compile(
+    r"[€$£¥] ?[+-]?[0-9][0-9.,' ]*"
+    r"|[+-]?[0-9][0-9.,' ]*(?:%|[€$£¥]|°[CF]?|EUR|USD|GBP|CHF|[kmc]?m|[km]?g|k?Wh?|m?s|h|V|A)"
+)
 # Categories with more levels than this are hashed.
 MOST_LEVELS = 50
 # A column is numeric, or of dates, if more than this fraction of its cells are.
@@ -38,6 +44,8 @@ WORDS, DISTINCT = 3.0, 0.5
 # Smallest number of rows in which distinct values are taken for an id, and equal ones for a
 # constant.
 ENOUGH_ROWS = 30
+# Integers of this size and more are rounded by floats.
+LARGEST_INTEGER = 2.0**53
 
 
 class TableWarning(UserWarning):
@@ -169,14 +177,17 @@ def infer(name: str, column: Any, missing: tuple[str, ...] = ()) -> ColumnKind:
         values, bad = cells.numbers(array, missing)
         n_known = np.count_nonzero(~np.isnan(values))
         if not bad or n_known > MAJORITY * (n_known + len(bad)):
-            return of_numbers(name, values, bad)
+            return of_numbers(name, exact(array, values, missing), bad)
     found = cells.levels(array, missing)
     kind = of_levels(name, found, declared=BOOLEANS.keys() >= {*found.texts})
     if kind.kind == DROP and kind.reason != "id":
         return kind
     if has_dates:
         return ColumnKind(name, DATE)
-    return of_dates(name, found, MAJORITY * found.counts.sum()) or kind
+    dates = of_dates(name, found, MAJORITY * found.counts.sum())
+    if dates is None:
+        warn_of_units(kind, found.texts)
+    return dates or kind
 
 
 def has_only_booleans(array: Any, missing: tuple[str, ...]) -> bool:
@@ -193,6 +204,15 @@ def has_codes(array: Any) -> bool:
         return False
     trimmed = compute.utf8_trim_whitespace(array)
     return bool(compute.any(compute.match_substring_regex(trimmed, cells.CODE)).as_py())
+
+
+def exact(array: Any, values: Array, missing: tuple[str, ...]) -> Array:
+    """Return numbers; codes of the levels if some are integers that a float would round."""
+    known = values[~np.isnan(values)]
+    if np.abs(known).max(initial=0.0) < LARGEST_INTEGER or (known != np.floor(known)).any():
+        return values
+    codes = cells.levels(array, missing).codes
+    return np.where(codes < 0, np.nan, codes)
 
 
 def of_numbers(name: str, values: Array, bad: Mapping[int, str]) -> ColumnKind:
@@ -242,6 +262,18 @@ def of_dates(name: str, found: Levels, least: float) -> ColumnKind | None:
             stacklevel=2,
         )
     return None if form is None else ColumnKind(name, DATE, form=form)
+
+
+def warn_of_units(column: ColumnKind, texts: Sequence[str]) -> None:
+    """Warn of an id, or of many levels, most of which are numbers with a unit."""
+    found = [text for text in texts if WITH_UNIT.fullmatch(text)]
+    if len(found) > MAJORITY * len(texts) and (column.kind == HASHED or column.reason == "id"):
+        warnings.warn(
+            f"column {column.name!r} looks like numbers with a unit, for example {found[0]!r}, and "
+            "is not used as numbers: remove the unit from its cells.",
+            TableWarning,
+            stacklevel=2,
+        )
 
 
 # -- cells with the types of their columns ---------------------------------------------------------

@@ -202,6 +202,7 @@ class StreamPipeline(Pipeline):
 
     predict = _reading("predict")
     predict_proba = _reading("predict_proba")
+    predict_log_proba = _reading("predict_log_proba")
     decision_function = _reading("decision_function")
     score = _reading("score")
 
