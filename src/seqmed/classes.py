@@ -19,14 +19,10 @@ UNLABELED = -1
 
 
 class Rows(NamedTuple):
-    """A validated batch, or a part of it.
+    """A validated batch of n rows, or a part of it.
 
-    Attributes
-    ----------
-    points : (n, p) rows, or (n, 1) indices into ``gram``.
-    codes : (n,) their classes, -1 for unlabeled rows.
-    weights : (n,) positive weights.
-    gram : (n, n) precomputed kernel matrix, None without one.
+    The points are rows (n, p), or (n, 1) indices into ``gram``, the precomputed kernel matrix (n,
+    n). Unlabeled rows have the class -1. The weights are positive.
     """
 
     points: Points
@@ -46,16 +42,11 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassCounts:
-    """The number and the weight of the labels of every class.
+    """The number and the weight of the labels of every class, (K,).
 
-    Parameters
-    ----------
-    counts : (K,) number of labels learned; 0 for a class that was only declared.
-    weights : (K,) total weights of these labels.
-    discounted : (K,) total weights of these labels, discounted by forgetting.
-    declared : (K,) mask of the classes declared by the caller; they are kept even without labels.
-    per_class : whether every class has a machine of its own, with a known bias of -1; if not, two
-        classes share one machine.
+    A class that was only declared has no labels; it is kept even so. ``discounted`` are the weights
+    after forgetting. With ``per_class``, every class has a machine of its own, with a known bias of
+    -1; if not, two classes share one machine.
     """
 
     counts: Indices

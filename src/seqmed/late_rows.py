@@ -34,11 +34,8 @@ class LateLabels(NamedTuple):
 class KeptLabels(NamedTuple):
     """What is known of the rows of m late labels.
 
-    Attributes
-    ----------
-    free : (m,) mask of the labels whose row is kept without a label.
-    same : (m,) mask of the labels whose row is kept with this label.
-    other : (m,) class of a kept row of equal values with another label, -1 if there is none.
+    ``free`` and ``same`` are masks of labels whose row is kept without a label, or with this label.
+    ``other`` has the class of a kept row of equal values with another label, -1 if there is none.
     """
 
     free: Mask

@@ -53,15 +53,10 @@ class HeatCovariance:
 
 
 class Uncertainty(NamedTuple):
-    """The uncertainty of the decisions at n rows.
+    """The uncertainty of the decisions at n rows, (n, p) as the covariance function takes them.
 
-    Attributes
-    ----------
-    points : (n, p) rows, as the covariance function takes them.
-    margins : (n,) margins; 0 if fewer than two classes have labels.
-    covariance : covariance function k_t.
-    labeled : (l, p) rows that k_t is to be conditioned on.
-    noise : noise variance of an observation of a score.
+    The margins are 0 if fewer than two classes have labels. The covariance function is to be
+    conditioned on the labeled rows (l, p), whose scores are observed with ``noise`` as variance.
     """
 
     points: Points

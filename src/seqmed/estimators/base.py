@@ -44,13 +44,7 @@ Estimator = TypeVar("Estimator")
 
 
 class Started(NamedTuple):
-    """What the first batch of a stream determines.
-
-    Attributes
-    ----------
-    sparse : whether the rows are sparse.
-    fixed : parameters that may not change any more, with their values.
-    """
+    """What the first batch of a stream determines: the format, and parameters that are fixed."""
 
     sparse: bool
     fixed: dict[str, Any]

@@ -45,15 +45,10 @@ LARGEST_FEATURE = 1e70
 
 
 class ClassifiedRows(NamedTuple):
-    """A validated batch, and the classes after it.
+    """A validated batch of n rows with class numbers, and the K classes after it, sorted.
 
-    Attributes
-    ----------
-    rows : the batch, with class numbers instead of labels.
-    numbers : (n,) places of the rows in X.
-    classes : (K,) sorted classes after the batch.
-    places : (k,) indices of the earlier classes among them.
-    declared : (K,) mask of the classes that the caller has declared.
+    ``numbers`` (n,) are places of the rows in X, ``places`` the indices of the earlier classes
+    among those now, and ``declared`` (K,) a mask of the classes that the caller has declared.
     """
 
     rows: Rows

@@ -52,12 +52,8 @@ class ConflictError(LabelingError):
 class Session:
     """A page that a person has opened.
 
-    Attributes
-    ----------
-    person : name.
-    number : number of the last action.
-    cards : cards in hand, the one shown first.
-    seen : time of the last request.
+    It has the cards in hand, the one shown first, the number of the last action, and the time of
+    the last request.
     """
 
     person: str
@@ -69,19 +65,9 @@ class Session:
 class Desk:
     """The actions of people, and their cards.
 
-    Parameters
-    ----------
-    log : the label log.
-    events : the events whose rows are in the pool.
-    background : the learner.
-    id_name : the id column, None without one.
-    check_label : function that returns a label as it is stored, or refuses it.
-    **page : further arguments of `Page`.
-
-    Attributes
-    ----------
-    ledger : the labels.
-    page : what the page shows.
+    ``events`` are those whose rows are in the pool. ``id_name`` is the id column, None without one.
+    ``check_label`` returns a label as it is stored, or refuses it. Further arguments are those of
+    `Page`.
     """
 
     def __init__(

@@ -33,22 +33,15 @@ WORK_PER_SAVE, PAUSE = 20.0, 2.0
 class LabelLearner:
     """A model that follows a label log.
 
-    Parameters
-    ----------
-    model : a fitted model that takes raw tables; see `seqmed.StreamPipeline`.
-    pool : the rows.
-    as_label : function from the text of a label to the label that the model learns.
+    The model takes raw tables; see `seqmed.StreamPipeline`. ``as_label`` returns the label that the
+    model learns for a text. Model, ledger and ``rounds`` (the cards of rounds that are still
+    needed) are those after the events so far.
 
-    Attributes
-    ----------
-    model : the model after the events so far.
-    ledger : the labels after the events so far.
-    rounds : the cards of the rounds that are still needed.
-    kept_labels : rows of which the model has another label: the old one, if it could not be
-        retracted, or None, if the label was refused.
-    changes : for every probe, number of labels, share of the predictions that the labels since the
-        last probe changed, and share since `COMPARED_PROBES` probes ago (None before that).
-    moved : the most frequent changes of predictions at the last probe: from, to, number of rows.
+    ``kept_labels`` are rows of which the model has another label: the old one, if it could not be
+    retracted, or None, if the label was refused. ``changes`` has for every probe the number of
+    labels, the share of the predictions that the labels since the last probe changed, and the share
+    since `COMPARED_PROBES` probes ago (None before that). ``moved`` are the most frequent changes
+    of predictions at the last probe: from, to, number of rows.
     """
 
     def __init__(self, model: Any, pool: Pool, as_label: Callable[[str], Any] = str):
@@ -180,19 +173,13 @@ def learned_labels(events: Sequence[Event], progress: LabelProgress) -> Ledger:
 class Background:
     """Learns events in a thread of its own, as they arrive.
 
-    Parameters
-    ----------
-    learner : the learner.
-    events : all events so far, the events already learned included.
-    save : function that saves the learner.
+    ``events`` are all events so far, those already learned included. Other threads may read the
+    attributes of ``learner``, which are replaced as a whole. ``n_learned`` and ``n_saved`` are
+    numbers of events.
 
-    Attributes
-    ----------
-    learner : the learner. Other threads may read its attributes, which are replaced as a whole.
-    n_learned, n_saved : number of events learned, and in the saved model.
-    trouble : the error that ended the learning, None if there was none.
-    unsaved : why the last save failed, such as a full disk; None if it did not. The learning goes
-        on, and the model is saved as soon as that is possible again.
+    ``trouble`` is the error that ended the learning, None if there was none. ``unsaved`` is why the
+    last save failed, such as a full disk; None if it did not. The learning goes on, and the model
+    is saved as soon as that is possible again.
     """
 
     def __init__(

@@ -39,15 +39,9 @@ LATEST = 50
 class RowLabels:
     """The labels of one row.
 
-    Attributes
-    ----------
-    given : current label of each person.
-    first : first label of each person, for the agreement.
-    skipped : people who skipped the row.
-    settled : label on which people settled.
-    asked : the first answer to its card: why the row was asked, and the prediction.
-    id : value of the id column.
-    version : number of the last event of the row; 0 without one.
+    ``given`` and ``first`` are the current and the first label of each person. People may settle on
+    a label. ``asked`` is the first answer to the card of the row: why it was asked, and the
+    prediction. ``version`` is the number of its last event, 0 without one.
     """
 
     given: dict[str, str] = field(default_factory=dict)
@@ -78,18 +72,12 @@ class RowLabels:
 
 
 class Ledger:
-    """The labels after some events.
+    """The labels after some events. Everything is a function of the events in their order.
 
-    Everything is a function of the events in their order.
-
-    Attributes
-    ----------
-    rows : labels of every row that has had an event.
-    n_events, n_answers : number of events, and of answers to cards.
-    classes : number of rows with each label, in the order of first use.
-    answers : rows that each person answered, the last one at the end, for `undo`. The people are in
-        the order of their first event.
-    returned : rows whose answer a person has undone, to be shown again; the next one at the end.
+    ``classes`` are numbers of rows with each label, in the order of first use. ``answers`` are the
+    rows that each person answered, the last one at the end, for `undo`; the people are in the order
+    of their first event. ``returned`` are rows whose answer a person has undone, to be shown again,
+    the next one at the end.
     """
 
     def __init__(self, events: Iterable[Event] = ()):
@@ -133,11 +121,7 @@ class Ledger:
             )
 
     def apply(self, event: Event) -> tuple[str | None, str | None]:
-        """Apply an event.
-
-        Returns
-        -------
-        before, after : the label that is learned for the row; None is unlabeled.
+        """Apply an event; return the label learned for the row before and after, None without one.
         """
         self.check(event)
         key, person = event.key, event.person
@@ -189,11 +173,8 @@ def current_labels(
 ) -> Iterator[bytes]:
     """Yield the lines of a CSV with the current label of every row: file, row, digest, id, label.
 
-    Parameters
-    ----------
-    header : the columns of the label log.
-    ledger : the labels.
-    where : function that returns the file and the number of a row, where it is now.
+    ``header`` has the columns of the label log. ``where`` returns the present file and number of a
+    row.
     """
     yield line(header[3:8])
     for key, row in ledger.rows.items():
@@ -204,13 +185,9 @@ def current_labels(
 
 @dataclass(frozen=True)
 class LabelProgress:
-    """The events that a model has learned.
+    """The events that a model has learned: their number and digest, and the rows with a label.
 
-    Parameters
-    ----------
-    n_events, digest : number of events of the label log, and their digest.
-    n_labeled : rows with a label after these events.
-    state : state of the learner besides the model, as JSON.
+    ``state`` is the state of the learner besides the model, as JSON.
     """
 
     n_events: int

@@ -49,14 +49,10 @@ class LabelingError(ValueError):
 
 
 class RowKey(NamedTuple):
-    """A row in the label log.
+    """A row in the label log: where it was when it was first labeled, and a digest of its cells.
 
-    A label belongs to the cells of a row. Where the row was is a hint where to look for them.
-
-    Attributes
-    ----------
-    file, row : name of the file and number of the row, from 1, when the row was first labeled.
-    digest : digest of its cells (`seqmed.labeling.pool.row_digests`).
+    A label belongs to the cells of a row. Where the row was is a hint where to look for them. The
+    number of the row is from 1, and the digest is that of `seqmed.labeling.pool.row_digests`.
     """
 
     file: str
@@ -67,17 +63,10 @@ class RowKey(NamedTuple):
 class Event(NamedTuple):
     """One line of a label log.
 
-    Attributes
-    ----------
-    event : one of `EVENTS`.
-    time : time in UTC, ISO 8601.
-    person : name of the person.
-    file, row, digest : the row; see `RowKey`.
-    id : value of the id column, empty without one.
-    label : the label; empty for withdraw, undo and skip.
-    why : one of `REASONS` if the row was asked for, else empty.
-    guess, probability : class predicted when the row was chosen, and its probability; empty and
-        None if there was no prediction.
+    ``event`` is one of `EVENTS`, at a time in UTC (ISO 8601). ``id`` is empty without an id column,
+    and ``label`` is empty for withdraw, undo and skip. If the row was asked for, ``why`` is one of
+    `REASONS`, and ``guess`` and ``probability`` are the class predicted when it was chosen; empty
+    and None if there was no prediction.
     """
 
     event: str
@@ -182,18 +171,11 @@ def read_lines(content: bytes) -> list[list[str]]:
 
 
 class LabelLog:
-    """The label log in a file.
+    """The label log in a file, which is created if it does not exist.
 
-    Parameters
-    ----------
-    path : the file; it is created if it does not exist.
-    id_name, label_name : names of the columns of ids and labels.
-
-    Attributes
-    ----------
-    header : names of the columns.
-    events : all events on the disk, in order.
-    repaired : number of bytes of an unfinished last line that was removed.
+    ``id_name`` and ``label_name`` are the names of these columns in the data. ``events`` are all
+    events on the disk, in order. ``repaired`` is the number of bytes of an unfinished last line
+    that was removed.
     """
 
     def __init__(self, path: Path, id_name: str = "id", label_name: str = "label"):

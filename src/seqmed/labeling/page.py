@@ -23,14 +23,8 @@ LITTLE = 0.01
 class Page:
     """The contents of the page.
 
-    Parameters
-    ----------
-    ledger : the labels.
-    background : the learner, with the rows.
-    classes : classes that are offered from the beginning.
-    shown : columns on a card; None for all.
-    goal : number of labels to reach.
-    title : name of the data, without folders.
+    ``classes`` are offered from the beginning, ``shown`` are the columns on a card (None for all),
+    ``goal`` is a number of labels, and ``title`` the name of the data.
     """
 
     def __init__(
@@ -118,13 +112,10 @@ class Page:
     # -- history -----------------------------------------------------------------------------------
 
     def history(self, search: str = "", only: str = "", start: int = 0) -> dict[str, Any]:
-        """Return rows that were answered, the last one first.
+        """Return rows that were answered, the last one first, without the first ``start``.
 
-        Parameters
-        ----------
-        search : words that must all occur in the row, its labels or its people.
-        only : "disputes", "skipped" or nothing.
-        start : number of rows to leave out.
+        All words of ``search`` must occur in the row, its labels or its people. ``only`` is
+        "disputes", "skipped" or nothing.
         """
         rows, words = self._ledger.rows, search.lower().split()
         keys = sorted(rows, key=lambda key: -rows[key].version)

@@ -32,14 +32,9 @@ TEXT_LENGTH, MEASURED = 40, 200
 
 
 class FileRows(NamedTuple):
-    """Some rows of a file.
+    """Some rows of a file: their numbers (n,) from 1, all columns, and a mask of labeled ones.
 
-    Attributes
-    ----------
-    file : name of the file, different from those of all other files.
-    numbers : (n,) numbers of the rows in the file, from 1.
-    table : (n rows) raw cells by column name, with all columns of the file.
-    labeled : (n,) mask of the rows that have a label in the file.
+    No other file has the same name.
     """
 
     file: str
@@ -61,21 +56,13 @@ class FileRows(NamedTuple):
 class Pool:
     """Rows that can be labeled, with random access.
 
-    Parameters
-    ----------
-    source : the rows of all files, in order, in pieces of bounded size. It may be read twice.
-    wanted : rows of earlier labels, which are found by their cells if they have moved.
-    seed : seed of the ranks.
-    size, n_bytes : limits of the pool.
+    ``source`` has the rows of all files, in order, in pieces of bounded size. It may be read twice.
+    Rows of earlier labels, ``wanted``, are found by their cells if they have moved. They are in
+    ``table`` too, and ``keys`` has their keys of the label log.
 
-    Attributes
-    ----------
-    table : cells of all rows in the pool, wanted ones included.
-    keys : rows in the order of the table. A row that has moved keeps its key of the label log.
-    candidates : (m,) indices of rows that can be asked, in the order of their rank.
-    reserve, free : the candidates that are random checks, and all others.
-    text_columns : names of the columns to be shown as text.
-    fingerprint : digest of the candidates.
+    ``candidates`` (m,) are indices of the rows that can be asked, in the order of their rank: first
+    the ``reserve`` of random checks, then those that are ``free``. ``fingerprint`` is a digest of
+    them.
     """
 
     def __init__(
@@ -146,12 +133,7 @@ class Pool:
 
 
 class Sample:
-    """The rows of lowest rank so far, without those that have a label in their file.
-
-    Parameters
-    ----------
-    size, n_bytes : limits.
-    """
+    """The rows of lowest rank so far, without those that have a label in their file."""
 
     def __init__(self, size: int, n_bytes: int):
         self._size, self._n_bytes, self._bound = size, n_bytes, np.inf

@@ -55,15 +55,8 @@ HEADERS = {
 class Server:
     """A server of the page of a desk. All requests are handled in the thread that runs it.
 
-    Parameters
-    ----------
-    desk : the desk.
-    port : port; 0 for any that is free.
-    remote : whether other machines may connect.
-
-    Attributes
-    ----------
-    address : address of the page, with its token.
+    With port 0 any free port is used. Other machines may connect if it is ``remote``. The address
+    has a token.
     """
 
     def __init__(self, desk: Desk, *, port: int = 0, remote: bool = False):
@@ -199,15 +192,10 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 class Guard:
-    """An ASGI app that passes on the requests that are allowed.
+    """An ASGI app that passes on the requests that are allowed to the app behind it.
 
-    Parameters
-    ----------
-    app : the app behind it.
-    token : first part of every path.
-    port : port of the server.
-    names : names and addresses of this machine, without port.
-    remote : whether other machines may connect; then any IP address may be that of this machine.
+    Every path begins with the token. ``names`` are names and addresses of this machine. If other
+    machines may connect, any IP address may be that of this machine.
     """
 
     def __init__(

@@ -119,13 +119,9 @@ def positive_place(classes: NDArray[Any], positive: Any = None) -> int:
 def parse_costs(texts: Sequence[str], names: Mapping[str, Any]) -> dict[tuple[Any, Any], float]:
     """Return costs by true and predicted class from texts TRUE:PREDICTED=NUMBER.
 
-    The number follows the last equal sign. If a name contains colons, the text must be readable as
-    two known classes in one way only. Of two costs of the same classes, the last one counts.
-
-    Parameters
-    ----------
-    texts : the costs.
-    names : classes by their names.
+    ``names`` has the classes by their names. The number follows the last equal sign. If a name
+    contains colons, the text must be readable as two known classes in one way only. Of two costs of
+    the same classes, the last one counts.
     """
     costs: dict[tuple[Any, Any], float] = {}
     for text in texts:

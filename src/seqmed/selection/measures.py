@@ -74,10 +74,7 @@ def wilson_interval(correct: int, total: int, confidence: float = CONFIDENCE) ->
 class Ranking(NamedTuple):
     """How well the probabilities of one class rank its rows before the others.
 
-    Parameters
-    ----------
-    roc_auc : area under the ROC curve.
-    average_precision : average precision, as in scikit-learn: without interpolation.
+    The average precision is that of scikit-learn, without interpolation.
     """
 
     roc_auc: float
@@ -87,11 +84,7 @@ class Ranking(NamedTuple):
 class ScoreHistogram:
     """Counts of positive and negative rows in bins of their score, a probability.
 
-    Rows in one bin count as ties.
-
-    Parameters
-    ----------
-    positive, negative : numbers of rows of score 0.
+    Rows in one bin count as ties. It begins with ``positive`` and ``negative`` rows of score 0.
     """
 
     def __init__(self, positive: int = 0, negative: int = 0) -> None:

@@ -254,12 +254,8 @@ def ranking(known: Uncertainty, points: Points, margins: Array) -> Indices:
 def greedy(covariance: Array, margins: Array, noise: float, n: int) -> Indices:
     """Return n rows, each the most valuable one given those before it.
 
-    Parameters
-    ----------
-    covariance : (N, N) between the rows, conditioned on the labels.
-    margins : (N,) margins.
-    noise : noise variance of an observation.
-    n : number of rows to choose, <= N.
+    The (N, N) covariance between the rows is conditioned on the labels. ``noise`` is the noise
+    variance of an observation.
     """
     covariance, chosen = covariance.copy(), np.zeros(n, dtype=np.intp)
     free = np.ones(margins.size, dtype=bool)

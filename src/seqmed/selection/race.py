@@ -44,18 +44,13 @@ class Dropped(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """Accuracy of the candidates on labels they had not learned.
+    """Accuracy of c candidates on labels they had not learned.
 
-    Parameters
-    ----------
-    correct : (c,) discounted weight of the rows that each candidate predicted correctly.
-    wins : (c, c) discounted weight of the rows that the first candidate predicted correctly and the
-        second did not.
-    squared_wins : (c, c) sum of the squares of these discounted weights.
-    total : discounted weight of all rows.
-    correct_undiscounted : (c,) weight of the rows that each candidate predicted correctly.
-    total_undiscounted : (c,) weight of the rows that each candidate predicted.
-    dropped : (c,) reason why each candidate was dropped; None for those in the race.
+    ``correct`` (c,) is the discounted weight of the rows that each candidate predicted correctly,
+    and ``total`` that of all rows. ``wins`` (c, c) is the discounted weight of the rows that the
+    first candidate predicted correctly and the second did not, ``squared_wins`` the sum of the
+    squared weights. ``dropped`` has a reason for every candidate that was dropped, None for the
+    others.
     """
 
     correct: Array

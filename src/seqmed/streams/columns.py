@@ -86,12 +86,8 @@ def named(names: Sequence[str]) -> str:
 class EncoderCheck:
     """Chooses the columns of a stream from its first batch, and finds cells that cannot be used.
 
-    The encoder of a model decides both.
-
-    Parameters
-    ----------
-    encoder : function that returns the encoder as it is now. Before it is fitted, its choice of
-        kinds for the first batch decides.
+    The encoder of a model decides both. ``encoder`` returns it as it is now. Before it is fitted,
+    its choice of kinds for the first batch decides.
     """
 
     def __init__(self, encoder: Callable[[], TableEncoder]):

@@ -54,14 +54,9 @@ def notice(text: str) -> None:
 
 
 class Fault(NamedTuple):
-    """Why a row is bad.
+    """Why a row is bad: a key of `REMEDIES`, and the bad value, shortened.
 
-    Parameters
-    ----------
-    reason : a key of `REMEDIES`.
-    column : the column with the bad value, None for the whole row.
-    got : the value, shortened.
-    line : first line of the row, from 1; None in formats without lines.
+    There is no column if the whole row is bad, and no first line (from 1) in formats without lines.
     """
 
     reason: str

@@ -52,15 +52,11 @@ START = 6
 
 
 class Input(NamedTuple):
-    """A file or pipe to read.
+    """A file or pipe to read. A file is ``resumable``: it can be read again from any position.
 
-    Parameters
-    ----------
-    name : name for messages.
-    path : absolute and without links, so that a file has one path; None for standard input.
-    kind : the format; None for a pipe whose format is inferred from its first bytes.
-    compressed : whether it is a text file compressed by gzip.
-    resumable : whether it is a file, which can be read again from any position.
+    The path is absolute and without links, so that a file has one path; None for standard input.
+    The format is None for a pipe, where it is inferred from the first bytes. Texts may be
+    compressed by gzip.
     """
 
     name: str

@@ -65,13 +65,10 @@ class Cells(NamedTuple):
 class Piece:
     """Consecutive rows of a file, including bad ones.
 
-    Parameters
-    ----------
-    ends : (n,) the end of every row in ``raw``; bytes after the last one belong to no row.
-    raw : bytes of a text, including blank lines; none in binary formats.
-    line : number of the first line, from 1; None in binary formats.
-    batch : record batch of pyarrow; None for a text.
-    fraction : approximate fraction of the file that has been read after it, 0 to 1.
+    ``ends`` (n,) are the ends of the rows in ``raw``, the bytes of a text with blank lines; bytes
+    after the last one belong to no row. ``line`` is the number of the first line, from 1. Binary
+    formats have a record batch of pyarrow instead. ``fraction`` of the file, 0 to 1, has been read
+    after it.
     """
 
     ends: Ends
@@ -205,19 +202,11 @@ class Text:
     """A buffered reader of records.
 
     A record is at most `inputs.ROW_BYTES` long. Only a file without line ends, or with a quote that
-    is never closed, has longer ones.
+    is never closed, has longer ones. If the file grows, a last record without a line end may be
+    incomplete. It is left for the next run, and ``deferred`` is set.
 
-    Parameters
-    ----------
-    content : the open file, in UTF-8.
-    name : name of the file in messages.
-    grows : whether more may be written to the file. Then a last record without a line end may be
-        incomplete. It is left for the next run, and ``deferred`` is set.
-
-    Attributes
-    ----------
-    buffer : the bytes that were read and not taken.
-    head : size of the part of the buffer before the first row: a byte order mark and a header.
+    ``buffer`` has the bytes that were read and not taken, ``head`` of which are before the first
+    row: a byte order mark and a header.
     """
 
     def __init__(self, content: Bytes, name: str, grows: bool):

@@ -47,15 +47,10 @@ TOKENS = r"(?u)\w+|[^\w\s]"
 
 @dataclass(frozen=True, eq=False)
 class NumberColumns:
-    """All columns of numbers.
+    """All p columns of numbers, with their medians and robust standard deviations, (p,).
 
-    Parameters
-    ----------
-    names : the p columns.
-    medians : (p,) medians of the first batch, which replace missing cells.
-    scales : (p,) robust standard deviations of the first batch, or 1.
-    flagged : (p,) mask of the columns with an additional indicator of missing cells.
-    centred : whether the medians are subtracted.
+    Medians of the first batch replace missing cells, and are subtracted if the columns are
+    ``centred``. Columns that are ``flagged`` (p,) have an additional indicator of missing cells.
     """
 
     names: tuple[str, ...]
@@ -110,18 +105,13 @@ class NumberColumns:
 
 @dataclass(frozen=True)
 class DateColumn:
-    """A column of dates: a number, and positions in the day, the week and the year.
+    """A column of dates: a number, and positions in the cycles that the first batch covers.
 
-    Parameters
-    ----------
-    name : the column.
-    form : format of strings as in `strptime`; empty for ISO 8601.
-    origin : median of the first batch, in seconds since 1970.
-    scale : robust standard deviation of the first batch, in seconds.
-    clock : whether the rows are in the order of the dates. The number would then grow with the
-        stream, away from all earlier rows, and only the cycles are features.
-    cycles : the cycles that the first batch covers.
-    flagged : whether there is an additional indicator of missing cells.
+    Strings have a format as in `strptime`; empty for ISO 8601. Origin and scale are the median and
+    the robust standard deviation of the first batch, in seconds since 1970. The rows may be in the
+    order of the dates, as a clock. The number would then grow with the stream, away from all
+    earlier rows, and only the cycles are features. There may be an additional indicator of missing
+    cells.
     """
 
     name: str
@@ -181,13 +171,9 @@ class DateColumn:
 
 @dataclass(frozen=True)
 class OneHotColumn:
-    """A column of few levels: one feature for each of them, and one for all others.
+    """A column of few levels: one feature for each of them, sorted, and one for all others.
 
-    Parameters
-    ----------
-    name : the column.
-    levels : the levels with their own feature, sorted.
-    missing : whether missing cells have their own feature; otherwise they belong to the others.
+    Missing cells have a feature of their own if ``missing``; otherwise they belong to the others.
     """
 
     name: str
@@ -260,14 +246,9 @@ class HashedColumn:
 class WordColumn:
     """A column of text: weights of hashed words and pairs of words. Signs are words, too.
 
-    Parameters
-    ----------
-    name : the column.
-    size : number of hashed features.
-    n_rows : texts in the first batch.
-    places : (m,) features that occur in the first batch, in increasing order; None for plain
-        counts of words.
-    frequencies : (m,) number of texts in which each of them occurs; None for plain counts.
+    ``places`` (m,) are the features that occur in the first batch, in increasing order, and
+    ``frequencies`` the numbers of its texts in which each of them occurs. Plain counts of words
+    need neither.
     """
 
     name: str
@@ -337,16 +318,10 @@ def hashed_words(texts: Sequence[str], size: int, *, pairs: bool) -> sp.csr_arra
 
 @dataclass(frozen=True, eq=False)
 class Encoding:
-    """The encoding of a table, fixed by the first batch.
+    """The encoding of a table, fixed by the first batch: the kinds of columns and their features.
 
-    Parameters
-    ----------
-    columns : the kind of every column of the first batch, in its order.
-    missing_values : further strings that mark a missing cell.
-    numbers : all columns of numbers.
-    dates, one_hot, hashed, words : the other columns, by kind.
-    weight : factor of all features except words. If there are words, a row without them has a
-        length of about 1, as the words of a text have.
+    All features except words have the factor ``weight``. If there are words, a row without them has
+    a length of about 1, as the words of a text have.
     """
 
     columns: tuple[ColumnKind, ...]
