@@ -324,7 +324,7 @@ def test_bad_cells_are_named_with_a_remedy(encoder, case, storage):
 
 def test_the_first_bad_cell_of_a_row_is_named(encoder):
     rows = [{**ROWS[0], "when": "z", "real": "y"}]
-    assert encoder._typed_rows(rows)[1] == {0: ("not a number", "real", "'y'")}
+    assert encoder._typed_rows(rows)[1] == {0: ("not a number", "real", "'y'", None)}
 
 
 def test_a_failed_fit_changes_nothing():

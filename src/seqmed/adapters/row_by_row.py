@@ -72,19 +72,10 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.batch_size = batch_size
 
     def partial_fit(self, X: MatrixLike, y: Any, classes: ArrayLike | None = None) -> Self:
-        """Add rows; learn those that make a mini-batch.
+        """Add rows (n, p) with their labels (n,), None for unlabeled rows; learn full mini-batches.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-            Labels; None for an unlabeled row.
-        classes : array-like or None, default=None
-            Classes to declare, in the first call.
-
-        Returns
-        -------
-        self : the classifier. Left as it was if a row is refused.
+        The classes may be declared in the first call. If a row is refused, the classifier is
+        unchanged.
         """
         refuse_plain_pipeline(self.estimator, "MiniBatches got")
         self._validate_params()
@@ -105,12 +96,7 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return self
 
     def flush(self) -> Self:
-        """Learn the rows that are not learned yet, as a smaller mini-batch.
-
-        Returns
-        -------
-        self : the classifier.
-        """
+        """Learn the rows that are not learned yet, as a smaller mini-batch."""
         if hasattr(self, "_labels"):
             self._learn(self._points, self._labels, self._declared, self.n_pending_)
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache
@@ -15,15 +15,11 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import _safe_indexing, check_random_state, indexable
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_consistent_length,
-    check_is_fitted,
-)
+from sklearn.utils import _safe_indexing, check_random_state, indexable, metaestimators
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from seqmed.classes import Rows
-from seqmed.estimators.labels import are_plus_one, find, is_label_dtype
+from seqmed.estimators.labels import are_plus_one, find
 from seqmed.estimators.validation import (
     ClassifiedRows,
     MatrixLike,
@@ -41,6 +37,7 @@ from seqmed.numeric.expectations import expect
 from seqmed.uncertainty import Uncertainty
 
 Estimator = TypeVar("Estimator")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class Started(NamedTuple):
@@ -457,7 +454,8 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _validate_state(self) -> None:
         """Raise a ValueError if saved attributes do not fit together."""
         classes, kept, width = self.classes_, self._state.kept, self.n_features_in_
-        expect(is_label_dtype(classes.dtype), "labels of a type that can be learned")
+        typed = classes.dtype.kind in "Ub" or classes.dtype in ("int64", "float64")
+        expect(typed, "labels of a type that can be learned")
         expect(classes.shape == (self._state.counts.size,), "a label for every class")
         expect((classes[1:] > classes[:-1]).all(), "classes in order, each once")
         expect(kept.shape[1] == width, f"kept rows of {width} columns")
@@ -572,3 +570,31 @@ def copy_to_fit(estimator: Any) -> Any:
     The copy is shallow for models of this package, and deep for all others.
     """
     return snapshot(estimator) if hasattr(estimator, "_snapshot") else deepcopy(estimator)
+
+
+# -- estimators that have an estimator -------------------------------------------------------------
+
+
+def transformed(steps: list[tuple[str, Any]], X: Any) -> Any:
+    """Return rows transformed by the fitted transformers of a pipeline."""
+    for _, step in steps:
+        X = X if step is None or step == "passthrough" else step.transform(X)
+    return X
+
+
+def available_if_has(name: str, method: str) -> Callable[[Method], Method]:
+    """Return a decorator for methods that need a method of the estimator in an attribute."""
+    available: Callable[[Method], Method] = metaestimators.available_if(
+        lambda owner: hasattr(getattr(owner, name), method)
+    )
+    return available
+
+
+def documented_as(other: Callable[..., Any]) -> Callable[[Method], Method]:
+    """Return a decorator that gives a method the docstring of another."""
+
+    def documented(method: Method) -> Method:
+        method.__doc__ = other.__doc__
+        return method
+
+    return documented

@@ -148,11 +148,6 @@ def with_labels(classes: Labels, values: Labels) -> Labels:
 # -- types -----------------------------------------------------------------------------------------
 
 
-def is_label_dtype(dtype: np.dtype[Any]) -> bool:
-    """Whether a dtype is the dtype of a label type."""
-    return dtype.kind in "Ub" or dtype in ("int64", "float64")
-
-
 def kind_of_class(python_class: type) -> str | None:
     """Return the label type of a class of Python or numpy, None if its objects are no labels."""
     if issubclass(python_class, np.timedelta64):  # a subclass of np.integer

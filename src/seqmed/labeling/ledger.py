@@ -121,8 +121,7 @@ class Ledger:
             )
 
     def apply(self, event: Event) -> tuple[str | None, str | None]:
-        """Apply an event; return the label learned for the row before and after, None without one.
-        """
+        """Apply an event; return the label learned for the row before and after it, or None."""
         self.check(event)
         key, person = event.key, event.person
         row = self.rows.setdefault(key, RowLabels())

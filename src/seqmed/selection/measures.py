@@ -41,20 +41,8 @@ class Interval(NamedTuple):
 
 
 def wilson_interval(correct: int, total: int, confidence: float = CONFIDENCE) -> Interval:
-    """Return Wilson's score interval of a fraction.
+    """Return Wilson's score interval of a fraction, within [0, 1]; all of it without trials.
 
-    Parameters
-    ----------
-    correct, total : number of successes, and of trials.
-    confidence : level of the interval, in (0, 1).
-
-    Returns
-    -------
-    interval : Interval
-        Within [0, 1]; the whole of it without trials.
-
-    Examples
-    --------
     >>> low, high = wilson_interval(912, 1000)
     >>> round(low, 3), round(high, 3)
     (0.893, 0.928)
@@ -135,15 +123,9 @@ class ScoreHistogram:
 class ClassMeasures(NamedTuple):
     """Measures of one class; None where the denominator is 0.
 
-    Parameters
-    ----------
-    label : the class.
-    precision : fraction of the rows predicted as this class that are of this class.
-    recall : fraction of the rows of this class that are predicted as this class.
-    f1 : harmonic mean of precision and recall.
-    correct, support, predicted : number of rows of this class that are predicted as this class, of
-        all rows of this class, and of all rows predicted as this class.
-    average_precision : as in `Ranking`; None with more than `RANKED_CLASSES` classes.
+    ``correct``, ``support`` and ``predicted`` are the numbers of its rows that are predicted as
+    this class, of all its rows, and of all rows predicted as this class. The average precision is
+    that of `Ranking`, None with more than `RANKED_CLASSES` classes.
     """
 
     label: Any
@@ -159,10 +141,7 @@ class ClassMeasures(NamedTuple):
 class Measures:
     """Measures of predictions, from sums over all rows.
 
-    Attributes
-    ----------
-    confusion : numbers of rows by true and predicted class.
-    size, correct : number of rows, and of correct predictions.
+    ``confusion`` has the numbers of rows by true and predicted class.
     """
 
     def __init__(self) -> None:
@@ -184,15 +163,11 @@ class Measures:
         predicted: NDArray[np.intp] | None = None,
         costs: Array | None = None,
     ) -> None:
-        """Add rows.
+        """Add n rows with their labels, and the probabilities (n, K) of the K classes of the model.
 
-        Parameters
-        ----------
-        truth : (n,) labels; a class that the model does not know counts as an error.
-        classes : (K,) classes of the model.
-        probabilities : (n, K) their probabilities.
-        predicted : (n,) indices of the predicted classes; None for the most probable ones.
-        costs : (n,) cost of every prediction, None without costs.
+        A label that the model does not know counts as an error. ``predicted`` (n,) are indices of
+        classes, None for the most probable ones. ``costs`` (n,) are those of the predictions, if
+        there are any.
         """
         places = {label: place for place, label in enumerate(classes.tolist())}
         labels = truth.tolist()

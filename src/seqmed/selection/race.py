@@ -26,14 +26,10 @@ FEWEST_DISAGREEMENTS = 10.0
 
 
 class Dropped(NamedTuple):
-    """The reason why a candidate was dropped.
+    """The reason why a candidate was dropped in a batch, and the best candidate at that time.
 
-    Attributes
-    ----------
-    batch : number of the batch.
-    leader : index of the best candidate at that time.
-    lost : discounted weight of the rows that only the leader predicted correctly.
-    won : discounted weight of the rows that only this candidate predicted correctly.
+    ``lost`` and ``won`` are discounted weights of the rows that only the leader, or only this
+    candidate, predicted correctly.
     """
 
     batch: int
@@ -123,16 +119,8 @@ class Record:
 
 def empty_race(n_candidates: int) -> Record:
     """Return the record before the first label."""
-    nothing = np.zeros(n_candidates)
-    return Record(
-        nothing,
-        np.zeros((n_candidates, n_candidates)),
-        np.zeros((n_candidates, n_candidates)),
-        0.0,
-        nothing,
-        nothing,
-        (None,) * n_candidates,
-    )
+    none, pairs = np.zeros(n_candidates), np.zeros((n_candidates, n_candidates))
+    return Record(none, pairs, pairs, 0.0, none, none, (None,) * n_candidates)
 
 
 def make_candidates(estimator: Any, grid: list[dict[str, Any]]) -> list[Any]:

@@ -118,9 +118,7 @@ class EncoderCheck:
         them again.
         """
         encoder = self._encoder()
-        kinds = None if hasattr(encoder, "encoding_") else self._kinds
-        table, bad = encoder._typed_rows(table, kinds)
-        return table, {row: Fault(*cell) for row, cell in bad.items()}
+        return encoder._typed_rows(table, None if hasattr(encoder, "encoding_") else self._kinds)
 
 
 class AllColumnsCheck(EncoderCheck):

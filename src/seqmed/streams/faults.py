@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from seqmed.tables.cells import NOT_A_NUMBER, NOT_FINITE
 from seqmed.tables.dates import NOT_A_DATE
+from seqmed.tables.kinds import Fault as Fault
 
 # Examples of bad rows that are kept for each reason.
 EXAMPLES = 3
@@ -51,18 +52,6 @@ class StreamWarning(UserWarning):
 def notice(text: str) -> None:
     """Warn the user of something in an input."""
     warnings.warn(text, StreamWarning, stacklevel=3)
-
-
-class Fault(NamedTuple):
-    """Why a row is bad: a key of `REMEDIES`, and the bad value, shortened.
-
-    There is no column if the whole row is bad, and no first line (from 1) in formats without lines.
-    """
-
-    reason: str
-    column: str | None
-    got: str
-    line: int | None = None
 
 
 class BadRow(NamedTuple):

@@ -138,7 +138,8 @@ def files_in(folder: Path, kind: str | None) -> list[Input]:
     for path in sorted(folder.iterdir(), key=lambda each: each.name):
         if path.name.startswith(HIDDEN):
             continue
-        if is_readable(path, kind):
+        known = kind is not None or path.name.lower().removesuffix(".gz").endswith(tuple(SUFFIXES))
+        if known and path.is_file():
             inputs.append(as_input(path, kind))
         else:
             others.append(path.name)
@@ -153,12 +154,6 @@ def files_in(folder: Path, kind: str | None) -> list[Input]:
             "ignored."
         )
     return inputs
-
-
-def is_readable(path: Path, kind: str | None) -> bool:
-    """Whether an entry of a folder is a file of a known or given format that is not hidden."""
-    known = kind is not None or path.name.lower().removesuffix(".gz").endswith(tuple(SUFFIXES))
-    return known and path.is_file() and not path.name.startswith(HIDDEN)
 
 
 # -- bytes -----------------------------------------------------------------------------------------

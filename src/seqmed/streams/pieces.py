@@ -105,14 +105,10 @@ class Piece:
 
 
 class Table(ABC):
-    """An open file or pipe.
+    """An open file or pipe, with its columns in order. Columns of lists or records are not read.
 
-    Attributes
-    ----------
-    names : its columns, in order, without those of lists or records.
-    nested : its columns of lists or records, which are not read.
-    complete : whether these are all columns; JSON lines may have others later.
-    deferred : whether a last row without a line end was left for the next run.
+    The columns are ``complete``, except in JSON lines, which may have others later. A last row
+    without a line end may be ``deferred``: left for the next run.
     """
 
     names: tuple[str, ...]

@@ -23,7 +23,7 @@ from seqmed.tables.cells import NOT_A_NUMBER, NOT_FINITE, TableError
 from seqmed.tables.dates import NOT_A_DATE
 from seqmed.tables.features import LARGEST_SIZE, TFIDF, WEIGHTS, Encoding
 from seqmed.tables.frames import as_array, as_table, is_array
-from seqmed.tables.kinds import BadCell, Choices, ColumnKind, TableWarning, typed
+from seqmed.tables.kinds import Choices, ColumnKind, Fault, TableWarning, typed
 from seqmed.tables.messages import listed
 
 # Why a column is left out, in words.
@@ -288,7 +288,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def _typed_rows(
         self, X: Any, columns: Sequence[ColumnKind] | None = None
-    ) -> tuple[pa.Table, dict[int, BadCell]]:
+    ) -> tuple[pa.Table, dict[int, Fault]]:
         """Return the used columns with their types, and the first bad cell of each bad row.
 
         `transform` encodes this table as X, but faster. If X has rows of the first batch,
@@ -367,11 +367,11 @@ def warn_of_unused(columns: Sequence[ColumnKind]) -> None:
         )
 
 
-def refuse_bad(bad: Mapping[int, BadCell]) -> None:
+def refuse_bad(bad: Mapping[int, Fault]) -> None:
     """Refuse a table with a bad cell."""
     if bad:
         row = min(bad)
-        reason, column, got = bad[row]
+        reason, column, got, _ = bad[row]
         more = f" ({len(bad)} rows have such cells)" if len(bad) > 1 else ""
         raise TableError(
             f"row {row}, column {column!r}: {got} is {reason}{more}, expected {REMEDIES[reason]}: "

@@ -1,7 +1,7 @@
 """Columns become features: a class for every kind, and the encoding of a whole table.
 
 `fit` measures cells of the first batch, and `encode` returns the features of cells, or writes them
-into zeros. The cells have the types of `seqmed.tables.kinds.typed`.
+into zeros. `feature_names` are their names. The cells have the types of `kinds.typed`.
 """
 
 from __future__ import annotations
@@ -98,7 +98,6 @@ class NumberColumns:
 
     @property
     def feature_names(self) -> list[str]:
-        """The names of the features."""
         flagged = [name for name, flag in zip(self.names, self.flagged, strict=True) if flag]
         return [*self.names, *(f"{name}_missing" for name in flagged)]
 
@@ -163,7 +162,6 @@ class DateColumn:
 
     @property
     def feature_names(self) -> list[str]:
-        """The names of the features."""
         waves = [f"{self.name}_{cycle}_{wave}" for cycle in self.cycles for wave in ("sin", "cos")]
         number = [] if self.clock else [self.name]
         return [*number, *waves, *([f"{self.name}_missing"] if self.flagged else [])]
@@ -210,7 +208,6 @@ class OneHotColumn:
 
     @property
     def feature_names(self) -> list[str]:
-        """The names of the features."""
         more = ["missing", "other"] if self.missing else ["other"]
         return [f"{self.name}_{level}" for level in (*self.levels, *more)]
 
@@ -238,7 +235,6 @@ class HashedColumn:
 
     @property
     def feature_names(self) -> list[str]:
-        """The names of the features."""
         return [f"{self.name}_{place}" for place in range(self.size)]
 
 
@@ -294,7 +290,6 @@ class WordColumn:
 
     @property
     def feature_names(self) -> list[str]:
-        """The names of the features."""
         return [f"{self.name}_{place}" for place in range(self.size)]
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from seqmed.estimators.labels import is_missing_value
 from seqmed.tables.cells import TableError, cell_text
 
 ACCEPTED = (
@@ -103,7 +104,7 @@ def as_column(values: Any) -> Any:
         if values.ndim == 1 and values.dtype.kind in "biufMm" and values.dtype.isnative:
             return pa.array(values, from_pandas=True)
         values = values.tolist()
-    values = [None if is_absent(value) else value for value in values]
+    values = [None if is_missing_value(value) and value != "" else value for value in values]
     if len({*map(type, values)} - {type(None)}) < 2:  # pyarrow would round or refuse mixed values
         try:
             return pa.array(values, from_pandas=True)
@@ -123,10 +124,3 @@ def series_values(series: Any) -> Any:
     inner = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     strange = isinstance(inner, pa.BaseExtensionType) or pa.types.is_struct(inner)
     return list(series) if strange else array  # periods and intervals of pandas
-
-
-def is_absent(value: Any) -> bool:
-    """Whether a value is None, NaN, or a missing value of pandas."""
-    if isinstance(value, float | np.floating):
-        return bool(np.isnan(value))
-    return value is None or type(value).__name__ in ("NAType", "NaTType")

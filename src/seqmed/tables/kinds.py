@@ -54,15 +54,10 @@ class TableWarning(UserWarning):
 
 @dataclass(frozen=True)
 class ColumnKind:
-    """The kind of a column.
+    """The kind of a column, one of `CHOICES` or hashed, and the format of dates.
 
-    Parameters
-    ----------
-    name : the column.
-    kind : "numeric", "categorical", "hashed", "date", "text", or "drop".
-    reason : why the column was left out: "empty", "constant", "id", "nested", "chosen"; empty
-        otherwise.
-    form : format of dates; empty for ISO 8601 and for other kinds.
+    A column may be left out because it is "empty", "constant", an "id", "nested" or "chosen". The
+    format is empty for ISO 8601 and for other kinds.
     """
 
     name: str
@@ -279,17 +274,22 @@ def warn_of_units(column: ColumnKind, texts: Sequence[str]) -> None:
 # -- cells with the types of their columns ---------------------------------------------------------
 
 
-class BadCell(NamedTuple):
-    """A cell that cannot be encoded: the reason, its column, and its text, shortened."""
+class Fault(NamedTuple):
+    """Why a row is bad: the reason, and the bad value, shortened.
+
+    There is no column if the whole row is bad, and no line (the first one of the row, from 1) in
+    formats without lines.
+    """
 
     reason: str
-    column: str
+    column: str | None
     got: str
+    line: int | None = None
 
 
 def typed(
     columns: Sequence[ColumnKind], missing: tuple[str, ...], table: pa.Table
-) -> tuple[pa.Table, dict[int, BadCell]]:
+) -> tuple[pa.Table, dict[int, Fault]]:
     """Return a table with its used columns typed, and the first bad cell of each bad row.
 
     Numbers become floats, dates become timestamps, other columns are unchanged. Bad cells are null.
@@ -298,14 +298,14 @@ def typed(
     used = [each for each in columns if each.kind != DROP]
     refuse_missing([each.name for each in used], table.column_names)
     arrays = dict(zip(table.column_names, table.columns, strict=True))
-    bad: dict[int, BadCell] = {}
+    bad: dict[int, Fault] = {}
     for each in used:
         raw = arrays[each.name]
         with naming(each.name):
             arrays[each.name], faults = typed_column(each, raw, missing)
         for row, reason in faults.items():
             if row not in bad:
-                bad[row] = BadCell(reason, each.name, shown_cell(raw[row]))
+                bad[row] = Fault(reason, each.name, shown_cell(raw[row]))
     return pa.table(arrays), bad
 
 
