@@ -70,3 +70,20 @@ def kept_rows(posterior):
         parts.append(landmarks)
     dense = (part.toarray() if sp.issparse(part) else part for part in parts)
     return {tuple(row) for part in dense for row in (part + 0.0).tolist()}
+
+
+def equal_parameters(first, second):
+    """Whether two parameter values are equal. Estimators are compared by their parameters."""
+    if first is second:
+        return True
+    if isinstance(first, BaseEstimator) and type(first) is type(second):
+        first, second = first.get_params(deep=False), second.get_params(deep=False)
+    if isinstance(first, dict) and isinstance(second, dict):
+        return first.keys() == second.keys() and all(
+            equal_parameters(first[name], second[name]) for name in first
+        )
+    if isinstance(first, list | tuple) and type(first) is type(second):
+        return len(first) == len(second) and all(map(equal_parameters, first, second))
+    if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
+        return np.array_equal(first, second)
+    return bool(first == second or (first != first and second != second))  # NaN equals NaN

@@ -38,7 +38,8 @@ SHOWN_CLASSES = 10
 class Card(NamedTuple):
     """A row to be labeled, and why: one of `seqmed.labeling.log.REASONS`.
 
-    It has classes with their probabilities, the largest first, none before two classes have labels.
+    The classes have their probabilities, the largest first. There are none before two classes have
+    labels.
     """
 
     key: RowKey
@@ -59,7 +60,7 @@ def choose_round(
 ) -> Round:
     """Return the cards of a round, by the model after ``ROUND * number`` answers.
 
-    Rows that were answered are left out, and cards of the round before that come before this round.
+    Rows that were answered are left out, and those of the previous round that come before this one.
     """
     gone = {*answered, *(card.key for card in before[: ROUND + LAG])}
     checks = [place for place in pool.reserve.tolist() if pool.keys[place] not in gone]

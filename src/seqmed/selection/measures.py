@@ -33,46 +33,40 @@ RANKED_CLASSES = 10
 UNKNOWN_CLASSES = 1000
 
 
-class Interval(NamedTuple):
-    """A confidence interval."""
+def wilson_interval(correct: int, total: int) -> tuple[float, float]:
+    """Return Wilson's score interval of a fraction, by the numbers of successes and of trials.
 
-    low: float
-    high: float
+    It is within [0, 1], and the whole of it without trials.
 
-
-def wilson_interval(correct: int, total: int, confidence: float = CONFIDENCE) -> Interval:
-    """Return Wilson's score interval of a fraction, within [0, 1]; all of it without trials.
-
+    Examples
+    --------
     >>> low, high = wilson_interval(912, 1000)
     >>> round(low, 3), round(high, 3)
     (0.893, 0.928)
     """
     if not total:
-        return Interval(0.0, 1.0)
-    z = float(ndtri(0.5 + confidence / 2))
+        return 0.0, 1.0
+    z = float(ndtri(0.5 + CONFIDENCE / 2))
     fraction, spread = correct / total, z * z / total
     middle = (fraction + spread / 2) / (1 + spread)
     half = z / (1 + spread) * np.sqrt(fraction * (1 - fraction) / total + spread / (4 * total))
     # the ends are exact where all or none are correct, and rounding must not move them
     low = 0.0 if correct == 0 else max(float(middle - half), 0.0)
     high = 1.0 if correct == total else min(float(middle + half), 1.0)
-    return Interval(low, high)
+    return low, high
 
 
 class Ranking(NamedTuple):
-    """How well the probabilities of one class rank its rows before the others.
+    """How well the probabilities of one class rank its rows before the others."""
 
-    The average precision is that of scikit-learn, without interpolation.
-    """
-
-    roc_auc: float
-    average_precision: float
+    roc_auc: float  # area under the ROC curve
+    average_precision: float  # without interpolation, as in scikit-learn
 
 
 class ScoreHistogram:
     """Counts of positive and negative rows in bins of their score, a probability.
 
-    Rows in one bin count as ties. It begins with ``positive`` and ``negative`` rows of score 0.
+    Rows in one bin count as ties. The first rows, given by their numbers, have score 0.
     """
 
     def __init__(self, positive: int = 0, negative: int = 0) -> None:
@@ -123,9 +117,8 @@ class ScoreHistogram:
 class ClassMeasures(NamedTuple):
     """Measures of one class; None where the denominator is 0.
 
-    ``correct``, ``support`` and ``predicted`` are the numbers of its rows that are predicted as
-    this class, of all its rows, and of all rows predicted as this class. The average precision is
-    that of `Ranking`, None with more than `RANKED_CLASSES` classes.
+    Of ``support`` rows of the class and ``predicted`` rows predicted as it, ``correct`` are both.
+    The average precision is None with more than `RANKED_CLASSES` classes.
     """
 
     label: Any
@@ -141,7 +134,10 @@ class ClassMeasures(NamedTuple):
 class Measures:
     """Measures of predictions, from sums over all rows.
 
-    ``confusion`` has the numbers of rows by true and predicted class.
+    Attributes
+    ----------
+    confusion : numbers of rows by true and predicted class.
+    size, correct : number of rows, and of correct predictions.
     """
 
     def __init__(self) -> None:
@@ -163,11 +159,15 @@ class Measures:
         predicted: NDArray[np.intp] | None = None,
         costs: Array | None = None,
     ) -> None:
-        """Add n rows with their labels, and the probabilities (n, K) of the K classes of the model.
+        """Add rows.
 
-        A label that the model does not know counts as an error. ``predicted`` (n,) are indices of
-        classes, None for the most probable ones. ``costs`` (n,) are those of the predictions, if
-        there are any.
+        Parameters
+        ----------
+        truth : (n,) labels; a class that the model does not know counts as an error.
+        classes : (K,) classes of the model.
+        probabilities : (n, K) their probabilities.
+        predicted : (n,) indices of the predicted classes; None for the most probable ones.
+        costs : (n,) cost of every prediction, None without costs.
         """
         places = {label: place for place, label in enumerate(classes.tolist())}
         labels = truth.tolist()
