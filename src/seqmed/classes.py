@@ -19,16 +19,12 @@ UNLABELED = -1
 
 
 class Rows(NamedTuple):
-    """A validated batch of n rows, or a part of it.
+    """A validated batch of n rows, or a part of it."""
 
-    The points are rows (n, p), or (n, 1) indices into ``gram``, the precomputed kernel matrix (n,
-    n). Unlabeled rows have the class -1. The weights are positive.
-    """
-
-    points: Points
-    codes: Indices
-    weights: Array
-    gram: Array | None = None
+    points: Points  # (n, p) rows, or (n, 1) indices into gram
+    codes: Indices  # (n,) classes, -1 for unlabeled rows
+    weights: Array  # (n,) positive
+    gram: Array | None = None  # (n, n) precomputed kernel matrix
 
     @property
     def labeled(self) -> Mask:
@@ -42,18 +38,13 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassCounts:
-    """The number and the weight of the labels of every class, (K,).
+    """The number and the weight of the labels of every class, (K,)."""
 
-    A class that was only declared has no labels; it is kept even so. ``discounted`` are the weights
-    after forgetting. With ``per_class``, every class has a machine of its own, with a known bias of
-    -1; if not, two classes share one machine.
-    """
-
-    counts: Indices
+    counts: Indices  # 0 for a class that was only declared
     weights: Array
-    discounted: Array
-    declared: Mask
-    per_class: bool
+    discounted: Array  # weights after forgetting
+    declared: Mask  # declared by the caller: kept even without labels
+    per_class: bool  # a machine per class, with the bias -1; else two classes share one
 
     def validate(self) -> None:
         """Raise a ValueError if the arrays are not of the same classes."""

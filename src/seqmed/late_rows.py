@@ -32,15 +32,11 @@ class LateLabels(NamedTuple):
 
 
 class KeptLabels(NamedTuple):
-    """What is known of the rows of m late labels.
+    """What is known of the rows of m late labels."""
 
-    ``free`` and ``same`` are masks of labels whose row is kept without a label, or with this label.
-    ``other`` has the class of a kept row of equal values with another label, -1 if there is none.
-    """
-
-    free: Mask
-    same: Mask
-    other: Indices
+    free: Mask  # (m,) the row is kept without a label
+    same: Mask  # (m,) the row is kept with this label
+    other: Indices  # (m,) class of a kept row of equal values with another label, or -1
 
     def joined(self, others: KeptLabels) -> KeptLabels:
         """Return what is known by either of two stores of rows."""

@@ -53,17 +53,13 @@ class HeatCovariance:
 
 
 class Uncertainty(NamedTuple):
-    """The uncertainty of the decisions at n rows, (n, p) as the covariance function takes them.
+    """The uncertainty of the decisions at n rows."""
 
-    The margins are 0 if fewer than two classes have labels. The covariance function is to be
-    conditioned on the labeled rows (l, p), whose scores are observed with ``noise`` as variance.
-    """
-
-    points: Points
-    margins: Array
+    points: Points  # (n, p) rows, as the covariance function takes them
+    margins: Array  # (n,) 0 if fewer than two classes have labels
     covariance: CovarianceFunction | HeatCovariance
-    labeled: Points
-    noise: float
+    labeled: Points  # (l, p) rows to condition on
+    noise: float  # variance of the noise of an observation of a score
 
 
 def of_posterior(

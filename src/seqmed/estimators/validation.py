@@ -45,17 +45,13 @@ LARGEST_FEATURE = 1e70
 
 
 class ClassifiedRows(NamedTuple):
-    """A validated batch of n rows with class numbers, and the K classes after it, sorted.
+    """A validated batch of n rows, and the K classes after it."""
 
-    ``numbers`` (n,) are places of the rows in X, ``places`` the indices of the earlier classes
-    among those now, and ``declared`` (K,) a mask of the classes that the caller has declared.
-    """
-
-    rows: Rows
-    numbers: Indices
-    classes: NDArray[Any]
-    places: Indices
-    declared: Mask
+    rows: Rows  # with class numbers instead of labels
+    numbers: Indices  # (n,) places of the rows in X
+    classes: NDArray[Any]  # (K,) sorted
+    places: Indices  # (k,) indices of the earlier classes
+    declared: Mask  # (K,) mask of the classes that the caller has declared
 
 
 def validated_batch(

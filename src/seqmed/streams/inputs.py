@@ -52,18 +52,13 @@ START = 6
 
 
 class Input(NamedTuple):
-    """A file or pipe to read. A file is ``resumable``: it can be read again from any position.
+    """A file or pipe to read."""
 
-    The path is absolute and without links, so that a file has one path; None for standard input.
-    The format is None for a pipe, where it is inferred from the first bytes. Texts may be
-    compressed by gzip.
-    """
-
-    name: str
-    path: Path | None
-    kind: str | None
-    compressed: bool
-    resumable: bool
+    name: str  # in messages
+    path: Path | None  # absolute and without links; None for standard input
+    kind: str | None  # format; None for a pipe whose first bytes tell it
+    compressed: bool  # a text compressed by gzip
+    resumable: bool  # a file, which can be read again from any position
 
     @property
     def key(self) -> str:

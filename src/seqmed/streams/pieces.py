@@ -63,19 +63,13 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Consecutive rows of a file, including bad ones.
+    """Consecutive rows of a file, including bad ones."""
 
-    ``ends`` (n,) are the ends of the rows in ``raw``, the bytes of a text with blank lines; bytes
-    after the last one belong to no row. ``line`` is the number of the first line, from 1. Binary
-    formats have a record batch of pyarrow instead. ``fraction`` of the file, 0 to 1, has been read
-    after it.
-    """
-
-    ends: Ends
-    raw: bytes = b""
-    line: int | None = None
-    batch: Any = None
-    fraction: float = 0.0
+    ends: Ends  # (n,) the end of every row in raw; bytes after the last one belong to no row
+    raw: bytes = b""  # bytes of a text, including blank lines
+    line: int | None = None  # number of the first line, from 1; None in binary formats
+    batch: Any = None  # record batch of pyarrow; None for a text
+    fraction: float = 0.0  # of the file that has been read after it, about
 
     def part(self, first: int, last: int) -> memoryview:
         """Return the bytes of rows ``first`` to ``last - 1``, with those after the last row."""

@@ -47,17 +47,13 @@ TOKENS = r"(?u)\w+|[^\w\s]"
 
 @dataclass(frozen=True, eq=False)
 class NumberColumns:
-    """All p columns of numbers, with their medians and robust standard deviations, (p,).
-
-    Medians of the first batch replace missing cells, and are subtracted if the columns are
-    ``centred``. Columns that are ``flagged`` (p,) have an additional indicator of missing cells.
-    """
+    """All p columns of numbers, with statistics of the first batch."""
 
     names: tuple[str, ...]
-    medians: Array
-    scales: Array
-    flagged: Mask
-    centred: bool
+    medians: Array  # (p,) replace missing cells
+    scales: Array  # (p,) robust standard deviations, or 1
+    flagged: Mask  # (p,) mask of columns with an additional indicator of missing cells
+    centred: bool  # whether the medians are subtracted
 
     def validate(self) -> None:
         """Raise a ValueError if numbers cannot be scaled."""
@@ -106,20 +102,17 @@ class NumberColumns:
 class DateColumn:
     """A column of dates: a number, and positions in the cycles that the first batch covers.
 
-    Strings have a format as in `strptime`; empty for ISO 8601. Origin and scale are the median and
-    the robust standard deviation of the first batch, in seconds since 1970. The rows may be in the
-    order of the dates, as a clock. The number would then grow with the stream, away from all
-    earlier rows, and only the cycles are features. There may be an additional indicator of missing
-    cells.
+    If the rows are in the order of the dates, the number would grow with the stream, away from all
+    earlier rows, and only the cycles are features.
     """
 
     name: str
-    form: str
-    origin: float
-    scale: float
-    clock: bool
+    form: str  # of strings, as in strptime; empty for ISO 8601
+    origin: float  # median of the first batch, in seconds since 1970
+    scale: float  # robust standard deviation of the first batch, in seconds
+    clock: bool  # whether the rows are in the order of the dates
     cycles: tuple[str, ...]
-    flagged: bool
+    flagged: bool  # whether there is an additional indicator of missing cells
 
     def validate(self) -> None:
         """Raise a ValueError if dates cannot be scaled, or a cycle is unknown."""
@@ -169,14 +162,11 @@ class DateColumn:
 
 @dataclass(frozen=True)
 class OneHotColumn:
-    """A column of few levels: one feature for each of them, sorted, and one for all others.
-
-    Missing cells have a feature of their own if ``missing``; otherwise they belong to the others.
-    """
+    """A column of few levels: one feature for each of them, and one for all others."""
 
     name: str
-    levels: tuple[str, ...]
-    missing: bool
+    levels: tuple[str, ...]  # those with a feature of their own, sorted
+    missing: bool  # whether missing cells have their own feature, or that of the others
 
     @classmethod
     def fit(cls, kind: ColumnKind, column: Any, missing: tuple[str, ...]) -> Self:
@@ -240,18 +230,13 @@ class HashedColumn:
 
 @dataclass(frozen=True, eq=False)
 class WordColumn:
-    """A column of text: weights of hashed words and pairs of words. Signs are words, too.
-
-    ``places`` (m,) are the features that occur in the first batch, in increasing order, and
-    ``frequencies`` the numbers of its texts in which each of them occurs. Plain counts of words
-    need neither.
-    """
+    """A column of text: weights of hashed words and pairs of words. Signs are words, too."""
 
     name: str
-    size: int
-    n_rows: int
-    places: NDArray[np.int32] | None
-    frequencies: NDArray[np.int32] | None
+    size: int  # number of hashed features
+    n_rows: int  # texts in the first batch
+    places: NDArray[np.int32] | None  # (m,) features in the first batch, sorted; None for counts
+    frequencies: NDArray[np.int32] | None  # (m,) number of texts with each; None for counts
 
     def validate(self) -> None:
         """Raise a ValueError if there are too many features, or not a frequency for each."""

@@ -54,16 +54,12 @@ class TableWarning(UserWarning):
 
 @dataclass(frozen=True)
 class ColumnKind:
-    """The kind of a column, one of `CHOICES` or hashed, and the format of dates.
-
-    A column may be left out because it is "empty", "constant", an "id", "nested" or "chosen". The
-    format is empty for ISO 8601 and for other kinds.
-    """
+    """The kind of a column."""
 
     name: str
-    kind: str
-    reason: str = ""
-    form: str = ""
+    kind: str  # one of CHOICES, or HASHED
+    reason: str = ""  # why it is left out: "empty", "constant", "id", "nested", "chosen"
+    form: str = ""  # format of dates; empty for ISO 8601
 
     def validate(self) -> None:
         """Raise a ValueError if the kind or the format, a regular expression, is unknown."""
