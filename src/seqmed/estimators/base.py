@@ -94,12 +94,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         Returns
         -------
         self : object
-            The fitted classifier.
-
-        Raises
-        ------
-        ValueError
-            If a parameter, X or y is invalid. The classifier is then unchanged.
+            The fitted classifier. If a parameter, X or y is refused, it is unchanged.
         """
         self._check_parameters()
         model = unfitted(self)
@@ -149,12 +144,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         Returns
         -------
         self : object
-            The classifier after the batch.
-
-        Raises
-        ------
-        ValueError
-            If a parameter, X or y is invalid. The classifier is then unchanged.
+            The classifier after the batch. If a parameter, X or y is refused, it is unchanged.
         """
         model = snapshot(self)
         model._check_parameters()
@@ -263,12 +253,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         Returns
         -------
         self : object
-            The classifier without these labels.
-
-        Raises
-        ------
-        ValueError
-            If a row or its label is not found. The classifier is then unchanged.
+            The classifier without these labels. If one of them is not found, it is unchanged.
         """
         self._check_kernel("retract")
         model = self._snapshot()
