@@ -20,6 +20,7 @@ from seqmed.streams import (
     delimited,
 )
 from seqmed.streams import stream as stream_module
+from seqmed.streams.jsonlines import JsonLines
 from seqmed.tables import TableEncoder, TableError, cells, kinds
 from seqmed.tables.cells import cell_text
 from seqmed.tables.messages import likely_typo
@@ -102,6 +103,22 @@ def test_json_rows_read_together_and_alone_are_the_same(tmp_path, monkeypatch):
     assert all(each == expected for each in map(cells, (64, 500, 3000)))
     monkeypatch.setattr("seqmed.streams.jsonlines.JsonLines._read_at_once", lambda *_: None)
     assert cells(500) == expected
+
+
+def test_json_rows_of_known_types_are_read_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("seqmed.streams.inputs.BLOCK", 500)
+    rows = [{"a": row + 0.5, "empty": None, "t": f"é {row}", "b": row > 9} for row in range(99)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    method, pieces = JsonLines._read_each, []
+
+    def read_each(self, piece, wanted):
+        pieces.append(piece)
+        return method(self, piece, wanted)
+
+    monkeypatch.setattr(JsonLines, "_read_each", read_each)
+    batches = list(Stream(tmp_path / "a.jsonl", batch_size=30))
+    assert [row for batch in batches for row in batch.table.to_pylist()] == rows
+    assert len(pieces) == 1
 
 
 # -- the first batch ------------------------------------------------------------------------------

@@ -61,13 +61,7 @@ class JsonLines(TextTable):
 
     def cells(self, piece: Piece, wanted: Wanted) -> Cells:
         table = self._read_at_once(piece, wanted)
-        if table is not None:
-            return Cells(table, [])
-        cells = self._read_each(piece, wanted)
-        for field in cells.table.schema:
-            if not types.is_null(field.type):
-                self._types[field.name] = field.type
-        return cells
+        return self._read_each(piece, wanted) if table is None else Cells(table, [])
 
     def _read_at_once(self, piece: Piece, wanted: Wanted) -> Any:
         """Return the rows as a table; None if they have to be read one by one."""
@@ -108,15 +102,15 @@ class JsonLines(TextTable):
             column, bad = typed_array(list(cells), name)
             columns.append(column)
             faults += bad
+            if name not in self._types or not types.is_null(column.type):
+                self._types[name] = column.type
         return Cells(pa.table(columns, names=names), faults)
 
 
 def whole_objects(piece: Piece) -> bytes:
-    """Return the rows of a piece as lines; none unless all are short, UTF-8, and ``{...}``.
-
-    Then no object continues on the next line.
-    """
-    records = [record.strip() for record in piece.records()]
+    """Return the rows of a piece as lines, if all are short, UTF-8 and ``{...}``; else nothing."""
+    records = [record.strip(b" \t\r\n") for record in piece.records()]
+    # then no object continues on the next line
     whole = all(record[:1] + record[-1:] == b"{}" for record in records)
     raw = b"\n".join(records) if whole and max(map(len, records)) <= inputs.CELL_BYTES else b""
     try:
@@ -129,7 +123,7 @@ def whole_objects(piece: Piece) -> bytes:
 def is_exact(column: Any) -> bool:
     """Whether no number of a column may have been an integer that is not exact as a float."""
     largest = compute.max(compute.abs(column)).as_py() if types.is_floating(column.type) else 0
-    return largest is None or abs(largest) < EXACT
+    return largest is None or largest < EXACT
 
 
 def read_object(record: bytes) -> tuple[dict[str, Any], Fault | None]:
