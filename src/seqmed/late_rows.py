@@ -17,18 +17,11 @@ SAME_VALUE, SAME_SUM = 1e-10, 1e-14
 
 
 class LateLabels(NamedTuple):
-    """Number of late labels by the rows they belong to.
+    """Number of late labels by the rows they belong to."""
 
-    Attributes
-    ----------
-    n_found : labels of rows that are kept without a label.
-    n_not_found : labels of rows that are not kept; they are learned too.
-    n_already_known : labels that their rows have already; they change nothing.
-    """
-
-    n_found: int
-    n_not_found: int
-    n_already_known: int
+    n_found: int  # of rows that are kept without a label
+    n_not_found: int  # of rows that are not kept; they are learned too
+    n_already_known: int  # of rows that have this label already; they change nothing
 
 
 class KeptLabels(NamedTuple):
