@@ -13,7 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, validate_data
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_sample_weight,
+    check_consistent_length,
+    validate_data,
+)
 
 from seqmed.classes import UNLABELED, Rows, moved
 from seqmed.estimators.labels import (
@@ -137,9 +142,10 @@ def checked_rows(estimator: BaseEstimator, X: MatrixLike, *, reset: bool) -> Poi
             X = validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=np.float64)
         except (TypeError, ValueError) as error:
             cell = cell_without_number(X)
-            kernel_values = get_tags(estimator).input_tags.pairwise
-            if cell is None or kernel_values or "feature names" in str(error):
+            if cell is None or get_tags(estimator).input_tags.pairwise:
                 raise
+            with warnings.catch_warnings(action="ignore"):  # wrong columns are refused first
+                _check_feature_names(estimator, X, reset=False)
             raise ValueError(
                 f"Input X contains {cell}, expected finite numbers: use "
                 f"seqmed.make_stream_pipeline({type(estimator).__name__}(...)), which learns from "
