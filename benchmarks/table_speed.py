@@ -77,7 +77,7 @@ def mixed_times(n):
         (OneHotEncoder(handle_unknown="ignore", sparse_output=False), names["categories"]),
         (OneHotEncoder(handle_unknown="ignore", sparse_output=False), names["booleans"]),
     ).fit(seconds[:FIRST])
-    typed = encoder.typed(strings)[0]
+    typed = encoder._typed_rows(strings)[0]
     return {
         "TableEncoder, strings": best_seconds(lambda: encoder.transform(strings)),
         "TableEncoder, pandas": best_seconds(lambda: encoder.transform(frame)),

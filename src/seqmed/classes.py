@@ -19,20 +19,12 @@ UNLABELED = -1
 
 
 class Rows(NamedTuple):
-    """A validated batch, or a part of it.
+    """A validated batch of n rows, or a part of it."""
 
-    Attributes
-    ----------
-    points : (n, p) rows, or (n, 1) indices into ``gram``.
-    codes : (n,) their classes, -1 for unlabeled rows.
-    weights : (n,) positive weights.
-    gram : (n, n) precomputed kernel matrix, None without one.
-    """
-
-    points: Points
-    codes: Indices
-    weights: Array
-    gram: Array | None = None
+    points: Points  # (n, p) rows, or (n, 1) indices into gram
+    codes: Indices  # (n,) classes, -1 for unlabeled rows
+    weights: Array  # (n,) positive
+    gram: Array | None = None  # (n, n) precomputed kernel matrix
 
     @property
     def labeled(self) -> Mask:
@@ -46,23 +38,13 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassCounts:
-    """The number and the weight of the labels of every class.
+    """The number and the weight of the labels of every class, (K,)."""
 
-    Parameters
-    ----------
-    counts : (K,) number of labels learned; 0 for a class that was only declared.
-    weights : (K,) total weights of these labels.
-    discounted : (K,) total weights of these labels, discounted by forgetting.
-    declared : (K,) mask of the classes declared by the caller; they are kept even without labels.
-    per_class : whether every class has a machine of its own, with a known bias of -1; if not, two
-        classes share one machine.
-    """
-
-    counts: Indices
+    counts: Indices  # 0 for a class that was only declared
     weights: Array
-    discounted: Array
-    declared: Mask
-    per_class: bool
+    discounted: Array  # weights after forgetting
+    declared: Mask  # declared by the caller: kept even without labels
+    per_class: bool  # a machine per class, with the bias -1; else two classes share one
 
     def validate(self) -> None:
         """Raise a ValueError if the arrays are not of the same classes."""

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from seqmed.numeric.arrays import Array, Indices, Mask, Points, row_keys
+from seqmed.numeric.arrays import Indices, Mask, Points, row_keys
 
 # Differences that are attributed to rounding: relative to the value itself, and relative to the
 # largest value of the row.
@@ -17,33 +17,19 @@ SAME_VALUE, SAME_SUM = 1e-10, 1e-14
 
 
 class LateLabels(NamedTuple):
-    """Number of late labels by the rows they belong to.
+    """Number of late labels by the rows they belong to."""
 
-    Attributes
-    ----------
-    n_found : labels of rows that are kept without a label.
-    n_not_found : labels of rows that are not kept; they are learned too.
-    n_already_known : labels that their rows have already; they change nothing.
-    """
-
-    n_found: int
-    n_not_found: int
-    n_already_known: int
+    n_found: int  # of rows that are kept without a label
+    n_not_found: int  # of rows that are not kept; they are learned too
+    n_already_known: int  # of rows that have this label already; they change nothing
 
 
 class KeptLabels(NamedTuple):
-    """What is known of the rows of m late labels.
+    """What is known of the rows of m late labels."""
 
-    Attributes
-    ----------
-    free : (m,) mask of the labels whose row is kept without a label.
-    same : (m,) mask of the labels whose row is kept with this label.
-    other : (m,) class of a kept row of equal values with another label, -1 if there is none.
-    """
-
-    free: Mask
-    same: Mask
-    other: Indices
+    free: Mask  # (m,) the row is kept without a label
+    same: Mask  # (m,) the row is kept with this label
+    other: Indices  # (m,) class of a kept row of equal values with another label, or -1
 
     def joined(self, others: KeptLabels) -> KeptLabels:
         """Return what is known by either of two stores of rows."""
@@ -56,13 +42,9 @@ def compare_labels(
 ) -> KeptLabels:
     """Return what is known of the rows of late labels.
 
-    A kept row without a label is used for one late label only.
-
-    Parameters
-    ----------
-    equal : for each label, the kept rows of equal values.
-    kept : classes of the kept rows, -1 for rows without a label.
-    codes : (m,) classes of the late labels, -1 for new classes.
+    A kept row without a label is used for one late label only. ``equal`` has the kept rows of equal
+    values for each label. ``kept`` are classes of kept rows, -1 without a label. ``codes`` (m,) are
+    the classes of the late labels, -1 for new classes.
     """
     free, same = np.zeros((2, codes.size), dtype=bool)
     other, used = np.full(codes.size, -1), set()
@@ -95,20 +77,11 @@ def equal_rows(kept: Points, points: Points) -> list[Indices]:
     sums = kept @ weights
     order = np.argsort(sums)
     for row in missing:
-        allowed = rounding(points[row])
+        sizes = np.abs(points[row])
+        allowed = np.maximum(SAME_VALUE * sizes, SAME_SUM * sizes.max(initial=0.0))
         middle, slack = points[row] @ weights, 2.0 * (allowed @ weights)
         first, last = np.searchsorted(sums[order], [middle - slack, middle + slack])
         candidates = np.sort(order[first:last])
         close = (np.abs(kept[candidates] - points[row]) <= allowed).all(axis=1)
         found[row] = candidates[close]
     return found
-
-
-def rounding(row: Array) -> Array:
-    """Return the differences from the values of a row, (p,), that rounding may cause.
-
-    Ten digits of every value must agree. For small values, the tolerance is relative to the largest
-    value of the row.
-    """
-    sizes = np.abs(row)
-    return np.asarray(np.maximum(SAME_VALUE * sizes, SAME_SUM * sizes.max(initial=0.0)))

@@ -53,22 +53,13 @@ class HeatCovariance:
 
 
 class Uncertainty(NamedTuple):
-    """The uncertainty of the decisions at n rows.
+    """The uncertainty of the decisions at n rows."""
 
-    Attributes
-    ----------
-    points : (n, p) rows, as the covariance function takes them.
-    margins : (n,) margins; 0 if fewer than two classes have labels.
-    covariance : covariance function k_t.
-    labeled : (l, p) rows that k_t is to be conditioned on.
-    noise : noise variance of an observation of a score.
-    """
-
-    points: Points
-    margins: Array
+    points: Points  # (n, p) rows, as the covariance function takes them
+    margins: Array  # (n,) 0 if fewer than two classes have labels
     covariance: CovarianceFunction | HeatCovariance
-    labeled: Points
-    noise: float
+    labeled: Points  # (l, p) rows to condition on
+    noise: float  # variance of the noise of an observation of a score
 
 
 def of_posterior(

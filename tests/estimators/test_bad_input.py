@@ -335,10 +335,10 @@ BAD_PARAMETERS = {
         ("beta=0.25", "gamma_A=0.001", "gamma_I=1", *ONE_PAIR),
     ),
     "only gamma_A": Parameters(
-        [SeqLapMED], {"gamma_A": 1e-3}, ("gamma_A=0.001", "gamma_I=None", "set the missing one")
+        [SeqLapMED], {"gamma_A": 1e-3}, ("gamma_A=0.001", "gamma_I=None", *ONE_PAIR)
     ),
     "only gamma_I": Parameters(
-        [SeqLapMED], {"gamma_I": 1e-3}, ("gamma_A=None", "gamma_I=0.001", "set the missing one")
+        [SeqLapMED], {"gamma_I": 1e-3}, ("gamma_A=None", "gamma_I=0.001", *ONE_PAIR)
     ),
     "gamma_A zero": Parameters(
         [SeqLapMED], {"gamma_A": 0.0, "gamma_I": 1.0}, ("'gamma_A' parameter", "Got 0.0")

@@ -205,7 +205,7 @@ class TestRefusals:
             SeqMED().partial_fit(X, Y, classes=[[0, 1]])
 
     def test_minus_one_as_a_float_marker(self):
-        with pytest.warns(UserWarning, match="only 1 and -1"):
+        with pytest.warns(UserWarning, match="1 is the only class so far"):
             SeqLapMED(unlabeled=-1.0).fit(X, 2 * Y - 1)
 
     def test_class_weights_that_are_text(self):

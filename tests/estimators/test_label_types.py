@@ -109,7 +109,6 @@ TYPES = {
     "Decimals": Labels([Decimal(1), Decimal(2)], "Decimal", None),
     "tuples": Labels(objects((1, 2), (3, 4)), "tuple", None),
     "complex": Labels(np.array([1j, 2]), "complex", None),
-    "a null at the end": Labels(["x", "x\0"], "null character", None),
     "mixture": Labels([True, 1, None], "booleans, integers", None),
     "too wide a range": Labels([-1 - 2**62, 2**63], "int64", None),
     "fractions": Labels(np.array([0.5, 1.0]), "floats", None),

@@ -112,9 +112,7 @@ def test_fit_of_seqmed_takes_signs_for_classes(name, kind, batch, tmp_path):
         assert each.score(points[codes == 0], signs[codes == 0]) == 1.0
 
 
-# The warning of predictions, and that of fit.
 ONLY_CLASS = "1(.0)? is the only class so far, and labels -1 were taken for missing ones"
-ONLY_SIGNS = "y holds only 1 and -1"
 
 
 def predictions(model, points):
@@ -186,7 +184,7 @@ def test_fit_of_semi_supervised_estimators_warns_of_signs(name, batch):
     points, codes, _ = batch
     signs = 2 * codes - 1
     model = clone(MODELS[name])
-    with pytest.warns(UserWarning, match=ONLY_SIGNS) as caught:
+    with pytest.warns(UserWarning, match=ONLY_CLASS) as caught:
         model.fit(points, signs)
     assert "unlabeled=None" in str(caught[0].message)
     assert set(model.predict(points)) == {1}

@@ -138,7 +138,7 @@ def test_damaged_files_are_refused(tmp_path):
         path.write_bytes(changed)
         with pytest.raises(ModelFileError, match=r"damaged\.model cannot be loaded") as refusal:
             seqmed.load(path)
-        assert re.search("checksum|cut off|not a seqmed model file", str(refusal.value))
+        assert re.search("checksum|not a seqmed model file", str(refusal.value))
 
 
 def zipped():
@@ -177,15 +177,11 @@ def test_a_file_that_is_no_model_is_called_so(name, tmp_path):
         assert "checksum" not in str(refusal.value)
 
 
-def test_a_model_that_was_cut_off_is_called_so():
+def test_a_model_that_was_cut_off_is_refused():
     content = min(ORIGINALS.values(), key=len)
-    for size in (9, 20, 100, len(content) // 2, len(content) - 1):
-        with pytest.raises(ModelFileError, match=f"cut off after {size} bytes, expected"):
-            loaded(content[:size])
-    with pytest.raises(ModelFileError, match=rf"expected at least {len(content)}:"):
-        loaded(content[:-1])
-    with pytest.raises(ModelFileError, match="does not match its content"):
-        loaded(content + b"more")
+    for changed in (content[:20], content[: len(content) // 2], content[:-1], content + b"more"):
+        with pytest.raises(ModelFileError, match=r"does not match its content.*complete copy"):
+            loaded(changed)
 
 
 def test_every_single_byte_counts():
@@ -194,7 +190,7 @@ def test_every_single_byte_counts():
     changed = bytearray(content)
     for place in range(len(content)):
         changed[place] ^= 1
-        with pytest.raises(ModelFileError, match=r"checksum|cut off|not a seqmed model file"):
+        with pytest.raises(ModelFileError, match=r"checksum|not a seqmed model file"):
             loaded(bytes(changed))
         changed[place] ^= 1
     assert bytes(changed) == content

@@ -557,7 +557,7 @@ def test_a_new_fit_forgets_everything():
     # classes known from before do not tell what -1 means now
     signs = np.where(np.arange(20) % 2, 1, -1)
     for each in (model, clone(model)):
-        with pytest.warns(UserWarning, match="only 1 and -1"):
+        with pytest.warns(UserWarning, match="1 is the only class so far"):
             each.fit(X, signs)
         assert each.classes_.tolist() == [1]
 

@@ -20,6 +20,7 @@ from seqmed.streams import (
     delimited,
 )
 from seqmed.streams import stream as stream_module
+from seqmed.streams.jsonlines import JsonLines
 from seqmed.tables import TableEncoder, TableError, cells, kinds
 from seqmed.tables.cells import cell_text
 from seqmed.tables.messages import likely_typo
@@ -75,7 +76,7 @@ def test_json_cells_of_several_types_become_texts(tmp_path, n):
     assert set(batches[0].table.column("b").to_pylist()) == {2**53 + 1}
 
 
-def test_blocks_make_no_difference_to_json_cells(tmp_path, monkeypatch):
+def test_json_rows_read_together_and_alone_are_the_same(tmp_path, monkeypatch):
     """Types that change from block to block, large integers, dates, missing keys, duplicates."""
     generator = np.random.default_rng(0)
     values = ["1", "2.5", '"x"', '"2020-01-01"', "null", "true", str(2**53 + 1), str(2**70), "-0",
@@ -100,6 +101,24 @@ def test_blocks_make_no_difference_to_json_cells(tmp_path, monkeypatch):
 
     expected = cells(2**20)
     assert all(each == expected for each in map(cells, (64, 500, 3000)))
+    monkeypatch.setattr("seqmed.streams.jsonlines.JsonLines._read_at_once", lambda *_: None)
+    assert cells(500) == expected
+
+
+def test_json_rows_of_known_types_are_read_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("seqmed.streams.inputs.BLOCK", 500)
+    rows = [{"a": row + 0.5, "empty": None, "t": f"é {row}", "b": row > 9} for row in range(99)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    method, pieces = JsonLines._read_each, []
+
+    def read_each(self, piece, wanted):
+        pieces.append(piece)
+        return method(self, piece, wanted)
+
+    monkeypatch.setattr(JsonLines, "_read_each", read_each)
+    batches = list(Stream(tmp_path / "a.jsonl", batch_size=30))
+    assert [row for batch in batches for row in batch.table.to_pylist()] == rows
+    assert len(pieces) == 1
 
 
 # -- the first batch ------------------------------------------------------------------------------
@@ -168,7 +187,7 @@ def test_a_table_is_typed_for_one_encoder_only(tmp_path):
     """Another encoder, or one with other parameters, converts the cells itself."""
     rows = [{"a": str(row % 7), "t": f"w{row % 3}"} for row in range(40)]
     first = TableEncoder()
-    table, _ = first.typed(rows, first.decided_kinds(rows))
+    table, _ = first._typed_rows(rows, first._decided_kinds(rows))
     assert table.schema.field("a").type == pa.float64()
     for other in (TableEncoder({"a": "categorical"}), TableEncoder(features=["t"])):
         names = other.fit(table).get_feature_names_out().tolist()

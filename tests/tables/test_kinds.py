@@ -106,8 +106,6 @@ def test_kinds_do_not_depend_on_storage(case):
 def test_few_rows_are_no_ids():
     assert infer("x", pa.array(range(29))).kind == "numeric"
     assert infer("x", pa.array([f"k{place}" for place in range(29)])).kind == "categorical"
-    for name in kinds.ROW_NUMBERS:
-        assert infer(name, pa.array(range(5))).reason == "id"
 
 
 @pytest.mark.filterwarnings("ignore:column 'x'. dates are read as")

@@ -11,7 +11,6 @@ from sklearn.exceptions import NotFittedError
 
 from seqmed.adapters.row_by_row import MiniBatches
 from seqmed.estimators.seqgraphmed import SeqGraphMED
-from seqmed.estimators.validation import refuse_plain_pipeline
 from seqmed.numeric.arrays import Array
 
 
@@ -42,7 +41,6 @@ class MiniBatchClassifierSSL(ClassifierSSL):
     def __init__(
         self, schema: Any, estimator: Any = None, batch_size: int = 100, random_seed: int = 1
     ) -> None:
-        refuse_plain_pipeline(estimator, "MiniBatchClassifierSSL got")
         super().__init__(schema=schema, random_seed=random_seed)
         chosen = SeqGraphMED(random_state=random_seed) if estimator is None else clone(estimator)
         self.model = MiniBatches(chosen, batch_size=batch_size)

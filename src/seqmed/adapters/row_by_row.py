@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.exceptions import NotFittedError
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_consistent_length
 
@@ -60,7 +60,7 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "estimator": "no_validation",
+        "estimator": [HasMethods(["partial_fit", "predict"]), None],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
     }
     _points: Array
@@ -72,22 +72,13 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.batch_size = batch_size
 
     def partial_fit(self, X: MatrixLike, y: Any, classes: ArrayLike | None = None) -> Self:
-        """Add rows; learn those that make a mini-batch.
+        """Add rows (n, p) with their labels (n,), None for unlabeled rows; learn full mini-batches.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-            Labels; None for an unlabeled row.
-        classes : array-like or None, default=None
-            Classes to declare, in the first call.
-
-        Returns
-        -------
-        self : the classifier. Left as it was if a row is refused.
+        The classes may be declared in the first call. If a row is refused, the classifier is
+        unchanged.
         """
-        self._validate_params()
         refuse_plain_pipeline(self.estimator, "MiniBatches got")
+        self._validate_params()
         points = check_array(X, dtype=np.float64, input_name="X")
         labels = as_objects(np.asarray(y, dtype=object))
         check_consistent_length(points, labels)

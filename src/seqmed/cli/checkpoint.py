@@ -12,6 +12,7 @@ from typing import Any, Self
 from seqmed import model_file
 from seqmed.cli.options import Reading
 from seqmed.cli.terminal import CommandError, naming_file
+from seqmed.estimators.base import transformed
 from seqmed.labeling.ledger import LabelProgress
 from seqmed.model_file.files import real_path
 from seqmed.selection.measures import wilson_interval
@@ -19,7 +20,7 @@ from seqmed.streams import Dialect, EncoderCheck, LabelColumn, Position, Stream
 from seqmed.streams.label_column import BOOLEAN, INTEGER, STRING
 from seqmed.streams.positions import read_stored
 from seqmed.tables.encoder import TableEncoder
-from seqmed.tables.stream_pipeline import StreamPipeline, transformed
+from seqmed.tables.stream_pipeline import StreamPipeline
 
 try:
     import fcntl

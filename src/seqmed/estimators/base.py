@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache
 from typing import Any, NamedTuple, Self, TypeVar
@@ -13,15 +15,11 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import _safe_indexing, check_random_state, indexable
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_consistent_length,
-    check_is_fitted,
-)
+from sklearn.utils import _safe_indexing, check_random_state, indexable, metaestimators
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from seqmed.classes import Rows
-from seqmed.estimators.labels import are_plus_one, find, is_label_dtype
+from seqmed.estimators.labels import are_plus_one, find
 from seqmed.estimators.validation import (
     ClassifiedRows,
     MatrixLike,
@@ -30,6 +28,7 @@ from seqmed.estimators.validation import (
     in_format,
     read_labels,
     validated_batch,
+    warn_of_signs,
 )
 from seqmed.late_rows import KeptLabels, LateLabels
 from seqmed.numeric.arrays import Array, Indices, Mask, Points
@@ -38,16 +37,11 @@ from seqmed.numeric.expectations import expect
 from seqmed.uncertainty import Uncertainty
 
 Estimator = TypeVar("Estimator")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class Started(NamedTuple):
-    """What the first batch of a stream determines.
-
-    Attributes
-    ----------
-    sparse : whether the rows are sparse.
-    fixed : parameters that may not change any more, with their values.
-    """
+    """What the first batch of a stream determines: the format, and parameters that are fixed."""
 
     sparse: bool
     fixed: dict[str, Any]
@@ -100,12 +94,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         Returns
         -------
         self : object
-            The fitted classifier.
-
-        Raises
-        ------
-        ValueError
-            If a parameter, X or y is invalid. The classifier is then unchanged.
+            The fitted classifier. If a parameter, X or y is refused, it is unchanged.
         """
         self._check_parameters()
         model = unfitted(self)
@@ -155,12 +144,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         Returns
         -------
         self : object
-            The classifier after the batch.
-
-        Raises
-        ------
-        ValueError
-            If a parameter, X or y is invalid. The classifier is then unchanged.
+            The classifier after the batch. If a parameter, X or y is refused, it is unchanged.
         """
         model = snapshot(self)
         model._check_parameters()
@@ -191,18 +175,13 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _learn(self, batch: ClassifiedRows, size: int | None, *, new_points: bool) -> None:
         """Learn a batch, or late labels if its points are not new.
 
-        The rows are learned in random order, ``size`` at a time, or all together with None. If it
-        fails, generators that were passed as ``random_state`` are as before.
+        The rows are learned in random order, ``size`` at a time, or all together with None.
         """
-        owners = (self, getattr(self, "estimator", None))
-        passed = [getattr(owner, "random_state", None) for owner in owners]
-        used = [each for each in passed if isinstance(each, np.random.RandomState)]
-        before = [each.get_state() for each in used]
         rows, state, n_rows = batch.rows, getattr(self, "_state", None), batch.rows.weights.size
         info = None
-        try:
-            if not hasattr(self, "_started"):
-                self._started = Started(sp.issparse(rows.points), self._fixed())
+        if not hasattr(self, "_started"):
+            self._started = Started(sp.issparse(rows.points), self._fixed())
+        with generators_restored(self, getattr(self, "estimator", None)):
             seed = self._drawn_seed() if state is None else 0
             order = None if size is None else np.random.default_rng(seed).permutation(n_rows)
             for start in range(0, n_rows, size or n_rows):
@@ -216,10 +195,6 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
                     state, part, batch.classes, new_points=new_points, new_batch=new_batch
                 )
             self._commit(state, info, batch.classes)
-        except BaseException:
-            for generator, generator_state in zip(used, before, strict=True):
-                generator.set_state(generator_state)
-            raise
 
     def _drawn_seed(self) -> int:
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -230,8 +205,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         """Return the rows of late labels that are not known yet, and the numbers of the labels.
 
         There are no numbers if the rows are not to be found. Labels that differ from those known
-        are refused. It warns of rows that are not found although all unlabeled rows so far
-        are kept.
+        are refused. A warning tells of rows that are not found although all are kept.
         """
         numbers, rows = batch.numbers[batch.rows.labeled], batch.rows.take(batch.rows.labeled)
         if not find_rows:
@@ -245,13 +219,13 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
             first = refused[0]
             raise ValueError(
                 f"row {numbers[first]} of X was learned with the label "
-                f"{self.classes_[kept.other[first]]}, got {labels[first]} with new_points=False "
-                f"({refused.size} of {labels.size} labels differ), expected a row without a label "
-                "or the same label: retract it first, or pass another row of equal values with "
-                "new_points=True."
+                f"{self.classes_[kept.other[first]]}, got {labels[first]} with new_points=False, "
+                "expected a row without a label or the same label: retract it first, or pass "
+                "another row of equal values with new_points=True."
             )
         counts = LateLabels(*(int(each.sum()) for each in (kept.free, missing, known)))
-        if counts.n_not_found and self._keeps_all_rows():
+        graph = getattr(self._state, "graph", None)  # it keeps unlabeled rows
+        if counts.n_not_found and graph is not None and graph.keeps_all_rows:
             warnings.warn(
                 f"{counts.n_not_found} of {labels.size} late labels belong to rows that are not "
                 "among the unlabeled rows so far, all of which are kept: they have other values, "
@@ -279,12 +253,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         Returns
         -------
         self : object
-            The classifier without these labels.
-
-        Raises
-        ------
-        ValueError
-            If a row or its label is not found. The classifier is then unchanged.
+            The classifier without these labels. If one of them is not found, it is unchanged.
         """
         self._check_kernel("retract")
         model = self._snapshot()
@@ -432,28 +401,17 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         """Return rows in the format of the stream. Call it on a snapshot."""
         return in_format(checked_rows(self, X, reset=False), self._started.sparse)
 
-    @property
-    def _has_labels(self) -> bool:
-        """Whether a label has been learned."""
-        state = getattr(self, "_state", None)
-        return state is not None and bool(state.counts.seen.any())
-
     def _checked_points(self, X: MatrixLike) -> Points:
         """Return rows to predict; refuse if no label has been learned."""
         points = self._points(X)
-        if not self._has_labels:
+        if not self._state.counts.seen.any():
             raise NotFittedError(
                 f"this {type(self).__name__} has learned no label and cannot predict: learn at "
                 "least one labeled row first."
             )
         declared = self._state.counts.declared.any()
         if self._minus_one_seen and not declared and are_plus_one(self.classes_):
-            warnings.warn(
-                f"{self.classes_[0]} is the only class so far, and labels -1 were taken for "
-                "missing ones: if -1 is a class, start a new model with unlabeled=None; if not, "
-                "pass all classes to partial_fit by classes=.",
-                stacklevel=callers_level(),
-            )
+            warn_of_signs(self.classes_)
         return points
 
     # -- parameters ------------------------------------------------------------------------------
@@ -481,7 +439,8 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _validate_state(self) -> None:
         """Raise a ValueError if saved attributes do not fit together."""
         classes, kept, width = self.classes_, self._state.kept, self.n_features_in_
-        expect(is_label_dtype(classes.dtype), "labels of a type that can be learned")
+        typed = classes.dtype.kind in "Ub" or classes.dtype in ("int64", "float64")
+        expect(typed, "labels of a type that can be learned")
         expect(classes.shape == (self._state.counts.size,), "a label for every class")
         expect((classes[1:] > classes[:-1]).all(), "classes in order, each once")
         expect(kept.shape[1] == width, f"kept rows of {width} columns")
@@ -529,10 +488,6 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _kept_labels(self, points: Points, codes: Indices) -> KeptLabels:
         """Return what is known of late labels; ``codes`` (m,) are their classes, -1 for new."""
 
-    def _keeps_all_rows(self) -> bool:
-        """Whether all unlabeled rows so far are kept."""
-        return False
-
     @abstractmethod
     def _class_scores(self, points: Points) -> Array:
         """Return the score of every class at validated rows, (n, n_classes)."""
@@ -557,9 +512,22 @@ def warn_of_unlabeled_rows() -> None:
         "score leaves unlabeled rows out and returns the accuracy on the labeled rows. A scorer "
         "such as scoring='accuracy' counts unlabeled rows as errors. To cross-validate, use "
         "seqmed.SemiSupervisedSplit, which tests labeled rows only.",
-        UserWarning,
         stacklevel=callers_level(),
     )
+
+
+@contextmanager
+def generators_restored(*owners: Any) -> Iterator[None]:
+    """Restore the generators that estimators have as ``random_state`` if the block fails."""
+    passed = [getattr(owner, "random_state", None) for owner in owners]
+    used = [each for each in passed if isinstance(each, np.random.RandomState)]
+    before = [each.get_state() for each in used]
+    try:
+        yield
+    except BaseException:
+        for generator, state in zip(used, before, strict=True):
+            generator.set_state(state)
+        raise
 
 
 # -- copies of estimators --------------------------------------------------------------------------
@@ -587,3 +555,31 @@ def copy_to_fit(estimator: Any) -> Any:
     The copy is shallow for models of this package, and deep for all others.
     """
     return snapshot(estimator) if hasattr(estimator, "_snapshot") else deepcopy(estimator)
+
+
+# -- estimators that have an estimator -------------------------------------------------------------
+
+
+def transformed(steps: list[tuple[str, Any]], X: Any) -> Any:
+    """Return rows transformed by the fitted transformers of a pipeline."""
+    for _, step in steps:
+        X = X if step is None or step == "passthrough" else step.transform(X)
+    return X
+
+
+def available_if_has(name: str, method: str) -> Callable[[Method], Method]:
+    """Return a decorator for methods that need a method of the estimator in an attribute."""
+    available: Callable[[Method], Method] = metaestimators.available_if(
+        lambda owner: hasattr(getattr(owner, name), method)
+    )
+    return available
+
+
+def documented_as(other: Callable[..., Any]) -> Callable[[Method], Method]:
+    """Return a decorator that gives a method the docstring of another."""
+
+    def documented(method: Method) -> Method:
+        method.__doc__ = other.__doc__
+        return method
+
+    return documented

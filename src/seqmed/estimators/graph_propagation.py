@@ -212,9 +212,6 @@ class GraphPropagation(StreamClassifier):
     def _kept_labels(self, points: Points, codes: Indices) -> KeptLabels:
         return propagation.labels_in_graph(self._state.graph, points, codes)
 
-    def _keeps_all_rows(self) -> bool:
-        return self._state.graph.keeps_all_rows
-
     def _retract(self, points: Points, codes: Indices | None) -> None:
         declared = self._state.counts.declared
         proportions = checked_class_prior(self.class_prior, self.classes_, declared)

@@ -38,19 +38,10 @@ COERCED_MISSING = {"nan", "None", "<NA>", "NaT"}
 
 
 def split_labels(labels: Any, marker: Any, *, known: Labels = NO_LABELS) -> tuple[Mask, Labels]:
-    """Separate labeled from unlabeled rows.
+    """Return the mask (n,) of labeled rows, and their labels in the dtype of their type.
 
-    Parameters
-    ----------
-    labels : (n,) labels as the user passed them.
-    marker : value that marks an unlabeled row, besides None, NaN, NaT, pandas' NA and the empty
-        string; None for no other marker. A marker that is a known class is treated as a class.
-    known : classes known so far, empty if there are none. The labels must be of their type.
-
-    Returns
-    -------
-    labeled : (n,) mask.
-    values : the labels of the labeled rows, in the dtype of their type.
+    A marker that is a known class is treated as a class; None is no marker. The labels must be of
+    the type of the known classes, if there are any.
     """
     array = as_label_array(labels)
     labeled = ~is_missing(array)
@@ -157,11 +148,6 @@ def with_labels(classes: Labels, values: Labels) -> Labels:
 # -- types -----------------------------------------------------------------------------------------
 
 
-def is_label_dtype(dtype: np.dtype[Any]) -> bool:
-    """Whether a dtype is the dtype of a label type."""
-    return dtype.kind in "Ub" or dtype in ("int64", "float64")
-
-
 def kind_of_class(python_class: type) -> str | None:
     """Return the label type of a class of Python or numpy, None if its objects are no labels."""
     if issubclass(python_class, np.timedelta64):  # a subclass of np.integer
@@ -188,8 +174,7 @@ def kind_of(values: Labels) -> str:
     if len(kinds) > 1:
         raise ValueError(
             f"y mixes label types ({', '.join(sorted(NAMES[kind] for kind in kinds))}), expected "
-            "one: convert all labels to strings or all to numbers; None, NaN and the unlabeled "
-            "marker may be mixed with either."
+            "one: convert all labels to strings or all to numbers."
         )
     return kinds.pop()
 
@@ -212,7 +197,13 @@ def typed_labels(values: Labels, known: Labels) -> Labels:
     if "f" in (kind, wanted):
         values = as_floats(values, kind)
     if wanted == "i":
-        return as_integers(values)
+        smallest, largest = int(values.min()), int(values.max())
+        if smallest < -(2**63) or largest >= 2**63:
+            raise ValueError(
+                f"y holds integers from {smallest} to {largest}, expected integers within int64: "
+                "convert them to strings."
+            )
+        return values.astype(np.int64)
     if wanted == "U":
         return as_strings(values, known)
     return values.astype(bool) if wanted == "b" else values
@@ -236,19 +227,8 @@ def as_floats(values: Labels, kind: str) -> Labels:
     return typed
 
 
-def as_integers(values: Labels) -> Labels:
-    """Return integers as int64; refuse those that are too large."""
-    smallest, largest = int(values.min()), int(values.max())
-    if smallest >= -(2**63) and largest < 2**63:
-        return values.astype(np.int64)
-    raise ValueError(
-        f"y holds integers from {smallest} to {largest}, expected integers within int64: convert "
-        "them to strings."
-    )
-
-
 def as_strings(values: Labels, known: Labels) -> Labels:
-    """Return strings as a fixed-width array; refuse those that numpy has changed, or would change.
+    """Return strings as a fixed-width array; refuse those that numpy has changed.
 
     A string into which numpy converts a missing value is accepted if it is a known class.
     """
@@ -259,14 +239,7 @@ def as_strings(values: Labels, known: Labels) -> Labels:
             text = min(strange)
             raise ValueError(
                 f"y is an array of strings that holds {text!r}, which numpy makes of a missing "
-                "value, expected None or NaN in an object array. Pass a list, a pandas Series or "
-                f"an array of dtype object, in which {text!r} is a label like any other and "
-                "missing values stay missing."
+                "value, expected None or NaN in a list, a pandas Series or an array of dtype "
+                f"object. There {text!r} is a label like any other."
             )
-    changed = np.flatnonzero(typed != values)
-    if changed.size:
-        raise ValueError(
-            f"y holds {values[changed[0]]!r}, which ends in a null character, expected labels "
-            "without it, because numpy drops it: strip or replace the character."
-        )
     return typed

@@ -490,9 +490,6 @@ class SeqGraphMED(StreamClassifier):
     def _kept_labels(self, points: Points, codes: Indices) -> KeptLabels:
         return mixture_state.kept_labels(self._state, points, codes)
 
-    def _keeps_all_rows(self) -> bool:
-        return self._state.graph.keeps_all_rows
-
     def _retract(self, points: Points, codes: Indices | None) -> None:
         parameters = self._parameters(self.classes_, self._state.counts.declared)
         state, info, kept = mixture_update.retract(self._state, points, codes, parameters)

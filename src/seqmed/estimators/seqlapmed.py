@@ -23,13 +23,11 @@ DEFAULT_BETA = 0.01
 class SeqLapMED(SeqMED):
     """Laplacian maximum entropy discrimination, learned batch by batch from few labels.
 
-    A maximum-margin kernel classifier with a Gaussian posterior over decision functions. The
-    posterior after one batch is the prior of the next. A graph of nearest neighbours over all rows
-    of a batch, labeled or not, favours functions with similar scores at neighbouring rows.
-    Unlabeled rows change the covariance of the posterior, labels change its mean.
+    `SeqMED` with a graph. The graph of nearest neighbours over all rows of a batch, labeled or not,
+    favours functions with similar scores at neighbouring rows. Unlabeled rows change the covariance
+    of the posterior, labels change its mean.
 
     A row is unlabeled if its label equals ``unlabeled``, or is NaN, None, NaT or an empty string.
-    In arrays of strings, a numeric marker is compared as a string.
 
     The parameters under "Other Parameters" are for comparison with the paper.
 
@@ -37,14 +35,9 @@ class SeqLapMED(SeqMED):
     ----------
     kernel : {"rbf", "linear", "poly", "tfidf", "auto", "precomputed"}, callable or Kernel, \
             default="rbf"
-        Similarity of two rows. "tfidf" is for rows of word counts. "linear" keeps
-        explicit weights (`coef_`) in constant memory. "auto" is "rbf" if the first batch is dense
-        and "linear" if it is sparse. "precomputed" is for `fit` only. A callable maps arrays of
-        shape (n, p) and (m, p) to an (n, m) kernel matrix. A Kernel is an object with the methods
-        of `seqmed.kernels.Kernel`.
+        Similarity of two rows; see `SeqMED`.
     gamma : {"scale", "auto"} or float > 0, default="scale"
-        Coefficient of "rbf" and "poly". "scale" is ``1 / (n_features * variance)`` of the first
-        batch, "auto" is ``1 / n_features``. The value used is `gamma_`.
+        Coefficient of "rbf" and "poly". The value used is `gamma_`.
     degree : int >= 1, default=3
         Degree of "poly".
     coef0 : float >= 0, default=0.0
@@ -56,20 +49,12 @@ class SeqLapMED(SeqMED):
         Smoothness weight: weight of the penalty on functions that differ between neighbours. 0
         ignores unlabeled rows. None is 0.01, unless ``gamma_A`` and ``gamma_I`` are given.
     bias : {"auto", "exact", "median"}, default="auto"
-        Treatment of the bias. "auto" uses one machine per class with a known bias of -1. With
-        "auto", a batch may have labels of a single class, and a class may appear at any time.
-        Scores are divided by the square root of the label counts (see Notes). With a linear kernel,
-        class boundaries pass through the origin: centre the rows, append a constant column, or use
-        "exact". "exact" and "median" estimate the bias, as in the paper, and use a single machine
-        for two classes. With "exact" the bias is the multiplier of the equality constraint, with
-        "median" it follows the paper's median rule.
+        Treatment of the bias: known, estimated, or the paper's median rule; see `SeqMED`.
     window : int >= 1 or None, default=500
-        Largest number of labeled rows whose multipliers are optimised together. The multipliers of
-        older rows are frozen. All labeled rows of the newest batch are always included. None means
-        no limit.
+        Largest number of labeled rows whose multipliers are optimised together; see `SeqMED`.
     lag : int >= 1 or None, default=None
-        Largest number of batches with labels whose multipliers are optimised together. The
-        multipliers of older batches are frozen. 1 is the paper's recursion. None means no limit.
+        Largest number of batches with labels whose multipliers are optimised together. 1 is the
+        paper's recursion. None means no limit.
     averaging : bool, default=False
         Whether predictions use the running mean of all posterior means instead of the newest one.
     forgetting : float in (0, 1], default=1.0
@@ -87,9 +72,7 @@ class SeqLapMED(SeqMED):
     unlabeled : object, default=-1
         Marker of unlabeled rows in y. With None, only NaN, None, NaT and empty strings mark them.
     class_weight : {"balanced"}, dict or None, default=None
-        Weights of the classes, which multiply C. A dict maps classes to weights > 0; classes that
-        are not in it have the weight 1. "balanced" is ``n_labels / (n_classes * n_labels_c)`` by
-        the labels seen so far. None gives every class the weight 1.
+        Weights of the classes, which multiply C; see `SeqMED`.
     tol : float > 0, default=1e-3
         Largest accepted violation of the KKT conditions, in units of the margin.
     max_iter : int >= -1, default=-1
@@ -133,16 +116,13 @@ class SeqLapMED(SeqMED):
     support_vectors_ : {ndarray, sparse array} of shape (n_support, n_features)
         Rows with a nonzero multiplier. Not available with ``kernel="linear"``.
     dual_coef_ : ndarray of shape (n_machines, n_support)
-        Signed multipliers of the support vectors. ``bias="auto"`` has one machine per class. The
-        other rules have one machine for up to two classes, and one per class for more. Not
-        available with ``kernel="linear"``.
+        Signed multipliers of the support vectors. Not available with ``kernel="linear"``.
     coef_ : ndarray of shape (n_machines, n_features)
         Explicit weights. Only available with ``kernel="linear"``.
     intercept_ : ndarray of shape (n_machines,)
         Bias of every machine; -1 with ``bias="auto"``.
     class_scale_ : ndarray of shape (n_classes,)
-        Factors of the class scores, 0 for a class without a label. Only available with
-        ``bias="auto"``.
+        Factors of the class scores. Only available with ``bias="auto"``.
     duality_gap_ : float >= 0
         Largest duality gap of the last batch; NaN if the batch had no dual to solve.
     n_iter_ : int
@@ -160,18 +140,7 @@ class SeqLapMED(SeqMED):
 
     Notes
     -----
-    With ``bias="auto"`` the score of class c is ``class_scale_[c] * (f_c(x) + 1)``, where f_c is
-    the posterior mean of its machine, bias included. The factor ``class_scale_[c]`` is
-    ``sqrt(nbar / n_c) / 2``, where n_c is the total weight of the labels of the class, and nbar is
-    the mean of n_c over all classes. With other rules the score is f_c(x).
-
-    `partial_fit` scores the labeled rows of every batch before it learns them. These scores
-    calibrate the probabilities. The first batch, or `fit` alone, gives no such scores;
-    probabilities then depend on a prior and are less reliable. A declared class without a label has
-    the probability ``1 / (n_labels + n_classes)``.
-
-    `retract` applies to the labeled rows of the window: the last `window` labeled rows of the last
-    `lag` batches with labels. It requires ``averaging=False``.
+    The Notes of `SeqMED` on scores, probabilities and `retract` apply.
 
     `C`, `beta`, `gamma_A`, `gamma_I`, `class_weight`, `window`, `lag`, `forgetting` and `tol` may
     change between batches with `set_params`. The kernel, `bias`, `averaging`, `budget`, and the
@@ -268,32 +237,24 @@ class SeqLapMED(SeqMED):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         name, gammas = self.recursion, (self.gamma_A, self.gamma_I)
-        if name == "spectral" and self.averaging:
+        if name == "spectral" and (self.averaging or self.forgetting < 1):
             raise ValueError(
-                "recursion='spectral' got averaging=True, expected False: its pseudo-points change "
-                "with every batch, so past means cannot be kept. Use recursion='landmarks' or "
-                "'exact'."
-            )
-        if name == "spectral" and self.forgetting < 1:
-            raise ValueError(
-                f"recursion='spectral' got forgetting={self.forgetting:g}, expected 1: its running "
-                "means give every batch the same weight. Use recursion='landmarks' or 'exact'."
+                f"recursion='spectral' got averaging={self.averaging}, "
+                f"forgetting={self.forgetting:g}, expected False and 1: its pseudo-points change "
+                "with every batch, and its running means give every batch the same weight. Use "
+                "recursion='landmarks' or 'exact'."
             )
         if name != "landmarks" and self.budget is not None:
             raise ValueError(
                 f"recursion={name!r} got budget={self.budget}, expected None: a budget projects "
                 "support vectors on landmarks. Use recursion='landmarks'."
             )
-        if gammas != (None, None) and (self.beta is not None or self.C != DEFAULT_C):
+        others = self.beta is not None or self.C != DEFAULT_C
+        if gammas != (None, None) and (others or None in gammas):
             raise ValueError(
                 f"SeqLapMED got C={self.C:g}, beta={self.beta} together with "
                 f"gamma_A={self.gamma_A}, gamma_I={self.gamma_I}, expected one pair: set (C, beta) "
                 "or (gamma_A, gamma_I), and leave the other pair at its defaults."
-            )
-        if gammas != (None, None) and None in gammas:
-            raise ValueError(
-                f"SeqLapMED got gamma_A={self.gamma_A}, gamma_I={self.gamma_I}, expected both: set "
-                "the missing one, or use C and beta."
             )
 
     def _parameters(self, classes: NDArray[Any] | None) -> MarginParameters:

@@ -13,7 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, validate_data
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_sample_weight,
+    check_consistent_length,
+    validate_data,
+)
 
 from seqmed.classes import UNLABELED, Rows, moved
 from seqmed.estimators.labels import (
@@ -47,22 +52,13 @@ LARGEST_FEATURE = 1e70
 
 
 class ClassifiedRows(NamedTuple):
-    """A validated batch, and the classes after it.
+    """A validated batch of n rows, and the K classes after it."""
 
-    Attributes
-    ----------
-    rows : the batch, with class numbers instead of labels.
-    numbers : (n,) places of the rows in X.
-    classes : (K,) sorted classes after the batch.
-    places : (k,) indices of the earlier classes among them.
-    declared : (K,) mask of the classes that the caller has declared.
-    """
-
-    rows: Rows
-    numbers: Indices
-    classes: NDArray[Any]
-    places: Indices
-    declared: Mask
+    rows: Rows  # with class numbers instead of labels
+    numbers: Indices  # (n,) places of the rows in X
+    classes: NDArray[Any]  # (K,) sorted
+    places: Indices  # (k,) indices of the earlier classes
+    declared: Mask  # (K,) mask of the classes that the caller has declared
 
 
 def validated_batch(
@@ -77,12 +73,8 @@ def validated_batch(
 ) -> ClassifiedRows:
     """Return a batch, checked and converted.
 
-    Parameters
-    ----------
-    model : copy of the classifier that is to learn the batch. The columns of X are stored in it,
-        and whether -1 may have been a class.
-    X, y, classes, sample_weight, new_points : as in `partial_fit`.
-    alone : whether the batch is that of `fit`, after which no batch need follow.
+    The columns of X are stored in the model, and whether -1 may have been a class. ``alone`` is
+    True for the batch of `fit`, after which no batch need follow.
     """
     if y is None:
         raise ValueError(
@@ -103,10 +95,9 @@ def validated_batch(
             f"y contains {strange.tolist()[0]!r}, expected one of classes={declared.tolist()}: "
             "correct the label, or leave classes out to let new classes be added."
         )
-    if not (alone or model._minus_one_seen or declared.size):
-        only = are_plus_one(known if known.size else labels)
-        if only and holds_minus_one(y, model.unlabeled):
-            model._minus_one_seen = True
+    so_far = known if known.size else labels
+    if not (alone or declared.size) and signs_are_ambiguous(model, y, so_far):
+        model._minus_one_seen = True
     # rows of positive weight
     weights = _check_sample_weight(sample_weight, points, ensure_non_negative=True)
     check_weights(weights)
@@ -124,9 +115,8 @@ def validated_batch(
     if not labels.size and (alone or not new_points):
         call = "fit" if alone else "partial_fit(new_points=False)"
         raise ValueError(
-            f"{type(model).__name__}.{call} got no labeled row among {weights.size}, "
-            "expected at least one: add labels, or learn unlabeled batches with "
-            "partial_fit."
+            f"{type(model).__name__}.{call} got no labeled row among {weights.size}, expected at "
+            "least one: add labels, or learn unlabeled batches with partial_fit."
         )
     # class numbers
     if not declared.size:  # a marker that is a class is still a class after `retract`
@@ -154,9 +144,10 @@ def checked_rows(estimator: BaseEstimator, X: MatrixLike, *, reset: bool) -> Poi
             X = validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=np.float64)
         except (TypeError, ValueError) as error:
             cell = cell_without_number(X)
-            kernel_values = get_tags(estimator).input_tags.pairwise
-            if cell is None or kernel_values or "feature names" in str(error):
+            if cell is None or get_tags(estimator).input_tags.pairwise:
                 raise
+            with warnings.catch_warnings(action="ignore"):  # wrong columns are refused first
+                _check_feature_names(estimator, X, reset=False)
             raise ValueError(
                 f"Input X contains {cell}, expected finite numbers: use "
                 f"seqmed.make_stream_pipeline({type(estimator).__name__}(...)), which learns from "
@@ -228,9 +219,8 @@ def square_gram(gram: Points) -> Array:
     difference = float(np.abs(gram - gram.T).max(initial=0.0))
     if difference > 0 and difference > ASYMMETRY * largest_size(gram):
         raise ValueError(
-            "kernel='precomputed' got a matrix that differs from its transpose by "
-            f"{difference:.3g}, expected a symmetric matrix: pass rows and columns in the same "
-            "order."
+            f"kernel='precomputed' got a matrix that differs from its transpose by {difference:.3g}"
+            ", expected a symmetric matrix: pass rows and columns in the same order."
         )
     return np.asarray(np.triu(gram) + np.triu(gram, 1).T)
 
@@ -267,16 +257,26 @@ def read_labels(
     follow.
     """
     labeled, labels = split_labels(y, model.unlabeled, known=known)
-    if alone and labels.size and are_plus_one(labels) and holds_minus_one(y, model.unlabeled):
+    if alone and labels.size and signs_are_ambiguous(model, y, labels):
         if not model._semi_supervised:  # -1 is a class
             return split_labels(y, None)
-        warnings.warn(
-            f"y holds only {labels[0]} and -1, and -1 marks unlabeled rows, so that "
-            f"{labels[0]} is the only class: if -1 is a class, set unlabeled=None; if not, "
-            "mark unlabeled rows by None.",
-            stacklevel=callers_level(),
-        )
+        warn_of_signs(labels)
     return labeled, labels
+
+
+def signs_are_ambiguous(model: Any, y: ArrayLike, classes: NDArray[Any]) -> bool:
+    """Whether y has -1 as a marker, and no class but +1 is known: -1 may be a class, too."""
+    return are_plus_one(classes) and holds_minus_one(y, model.unlabeled)
+
+
+def warn_of_signs(classes: NDArray[Any]) -> None:
+    """Warn that -1 was taken for the marker although it may be a class."""
+    warnings.warn(
+        f"{classes[0]} is the only class so far, and labels -1 were taken for missing ones: if -1 "
+        "is a class, start a new model with unlabeled=None; if not, mark unlabeled rows by None, "
+        "or pass all classes to partial_fit by classes=.",
+        stacklevel=callers_level(),
+    )
 
 
 def checked_classes(model: Any, classes: ArrayLike, known: NDArray[Any]) -> NDArray[Any]:
@@ -305,8 +305,7 @@ def codes_to_retract(model: Any, y: ArrayLike, n_rows: int) -> Indices:
     if labeled.size != n_rows or not labeled.all():
         raise ValueError(
             f"retract got {labels.size} labels for {n_rows} rows, expected one label per row: "
-            "pass only rows whose label is to be retracted, or leave y out to retract "
-            "whatever label each row has."
+            "leave other rows out, or leave y out to retract whatever label each row has."
         )
     return find(labels, model.classes_)
 
@@ -328,8 +327,8 @@ def checked_class_weights(given: Any, classes: NDArray[Any]) -> Any:
             weights[place[0]] = weight
     if not all(isinstance(each, Real) and 0 < float(each) < np.inf for each in weights):
         raise ValueError(
-            f"class_weight got {given!r}, expected positive finite weights: correct the "
-            "weights, or remove the rows of a class to leave it out."
+            f"class_weight got {given!r}, expected positive finite weights: correct them, or "
+            "remove the rows of a class to leave it out."
         )
     return np.array(weights, dtype=np.float64)
 
@@ -393,10 +392,7 @@ def check_proportions(given: Any) -> None:
 
 
 def refuse_plain_pipeline(model: Any, subject: str) -> None:
-    """Refuse a Pipeline of scikit-learn, which cannot learn a stream.
-
-    ``subject`` is the beginning of the message, such as "query got".
-    """
+    """Refuse a Pipeline of scikit-learn; ``subject`` begins the message, such as "query got"."""
     if isinstance(model, Pipeline) and not hasattr(type(model), "partial_fit"):
         raise TypeError(
             f"{subject} a {type(model).__name__} of scikit-learn, which has no partial_fit, "

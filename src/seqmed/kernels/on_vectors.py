@@ -244,16 +244,12 @@ class Polynomial(Kernel):
 
 
 class PreparedRows(NamedTuple):
-    """Rows (n, p) prepared as the left or right factor of a product.
-
-    ``factors`` are the rows minus the centre, with two more columns if they are narrow, ``lengths``
-    (n,) their gamma |x|^2, and ``far`` the indices of those far from the centre.
-    """
+    """Rows (n, p) prepared as the left or right factor of a product."""
 
     rows: Array
-    factors: Array
-    lengths: Array
-    far: Indices
+    factors: Array  # minus the centre, with two more columns if they are narrow
+    lengths: Array  # (n,) gamma |x|^2 of these
+    far: Indices  # indices of rows far from the centre
 
 
 class Gaussians:

@@ -111,12 +111,7 @@ class Ledger:
             raise LabelingError("fewer than two people labeled this row: nothing is to be settled")
 
     def apply(self, event: Event) -> tuple[str | None, str | None]:
-        """Apply an event.
-
-        Returns
-        -------
-        before, after : the label that is learned for the row; None is unlabeled.
-        """
+        """Apply an event; return the label learned for the row before and after it, or None."""
         self.check(event)
         key, person, kind = event.key, event.person, event.event
         row = self.rows.setdefault(key, RowLabels())

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from seqmed.labeling.log import RowKey
+from seqmed.streams.batches import stacked
 from seqmed.tables.cells import cell_text
 
 # Largest number of rows in the pool, and of bytes of their cells.
@@ -211,16 +212,7 @@ def row_ranks(file: str, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
 
 def joined_tables(tables: Sequence[pa.Table]) -> pa.Table:
     """Return tables below each other; columns that one of them lacks are empty there."""
-    if not tables:
-        return pa.table({})
-    try:
-        return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
-    except (pa.ArrowTypeError, pa.ArrowInvalid):  # files store a column in different types
-        columns = [
-            [pa.array(cell_texts(c), pa.string()) for c in table.columns] for table in tables
-        ]
-        texts = [pa.table(c, table.column_names) for c, table in zip(columns, tables, strict=True)]
-        return pa.concat_tables(texts, promote_options="default").combine_chunks()
+    return stacked(tables).combine_chunks() if tables else pa.table({})
 
 
 def text_columns(table: pa.Table) -> tuple[str, ...]:

@@ -17,13 +17,7 @@ from seqmed.estimators.validation import refuse_plain_pipeline
 from seqmed.model_file.annotations import check_fields
 from seqmed.model_file.container import Tensors, pack, unpack
 from seqmed.model_file.files import read_file, remove_leftovers, replace_file
-from seqmed.model_file.models import (
-    MODELS,
-    ModelDecoder,
-    ModelEncoder,
-    Outline,
-    estimator_class,
-)
+from seqmed.model_file.models import MODELS, ModelDecoder, ModelEncoder, Outline, estimator_class
 from seqmed.model_file.values import Decoder, Encoder, checked, tagged
 
 __all__ = [
@@ -49,18 +43,8 @@ LONGEST_REASON = 500
 # What is refused with a reason: errors on values that a model cannot have.
 REFUSALS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 # The parts of the header and of its summary of the model, with their types.
-HEADER: dict[str, Any] = {
-    "format": int,
-    "library": str,
-    "about": dict,
-    "model": list,
-    "extra": list,
-}
-ABOUT: dict[str, Any] = {
-    "classes": list | None,
-    "n_features": int | None,
-    "n_batches": int | None,
-}
+HEADER = {"format": int, "library": str, "about": dict, "model": list, "extra": list}
+ABOUT = {"classes": list | None, "n_features": int | None, "n_batches": int | None}
 
 
 class ModelFileError(ValueError):
@@ -76,7 +60,7 @@ class Contents(NamedTuple):
     library : version of the library that wrote it.
     model : name of the class of the model.
     parameters : parameters of the model; estimators and other objects by the name of their class.
-    classes : known labels, None before the first batch; times as text.
+    classes : known labels, None before the first batch.
     n_features : number of columns, None before the first batch.
     n_batches : number of batches learned, None before the first.
     extra : values saved with the model, None if there are none.
@@ -249,12 +233,11 @@ def check_class(kind: type, subject: str) -> None:
 
 
 def about(model: Any) -> dict[str, Any]:
-    """Return the summary of a model for the header."""
+    """Return the summary of a model for the header; None for what is not known yet."""
     final = getattr(model, "_final_estimator", model)
     classes = getattr(final, "classes_", None)
-    counts = {
+    return {
+        "classes": None if classes is None else classes.tolist(),
         "n_features": getattr(model, "n_features_in_", None),
         "n_batches": getattr(final, "n_batches_", None),
     }
-    whole = {name: None if count is None else int(count) for name, count in counts.items()}
-    return {"classes": None if classes is None else classes.tolist(), **whole}

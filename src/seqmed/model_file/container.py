@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -32,10 +31,7 @@ LARGEST_HEADER = 100_000_000
 def pack(header: dict[str, Any], tensors: Tensors) -> tuple[memoryview, bytes]:
     """Return the content of a file in two parts; the second is the checksum.
 
-    Parameters
-    ----------
-    header : values for JSON, with finite numbers.
-    tensors : integers and floats of up to 64 bits, in C order.
+    Tensors are integers and floats of up to 64 bits, in C order.
     """
     import safetensors.numpy  # the first save or load imports it, not `import seqmed`
 
@@ -53,41 +49,36 @@ def pack(header: dict[str, Any], tensors: Tensors) -> tuple[memoryview, bytes]:
 
 
 def unpack(content: bytes) -> tuple[dict[str, Any], Tensors]:
-    """Return the header and the arrays of a file; ValueError if it is refused."""
+    """Return the header and the arrays of a file; ValueError if it is refused.
+
+    safetensors compares shapes with the size of the file before it allocates memory.
+    """
+    import safetensors.numpy
+
     body = memoryview(content)[:-CHECKSUM_BYTES]
     if hashlib.sha256(body).digest() != content[-CHECKSUM_BYTES:]:
-        raise ValueError(damage(content))
+        begun = content[LENGTH_BYTES : LENGTH_BYTES + len(SIGNATURE)]
+        if not begun or not SIGNATURE.startswith(begun):
+            raise ValueError(
+                "it is not a seqmed model file, expected one that seqmed.save or seqmed learn has "
+                "written: check the path"
+            )
+        raise ValueError(
+            "its checksum does not match its content, expected a model file as it was saved: use "
+            "an unaltered and complete copy"
+        )
     metadata = outline(content).get("__metadata__")
     if not isinstance(metadata, dict) or set(metadata) != {ENTRY}:
         raise ValueError(f"it has no header, expected the entry {ENTRY!r} alone in its metadata")
     header = json.loads(metadata[ENTRY])
     if not isinstance(header, dict):
         raise ValueError(f"its header is a {type(header).__name__}, expected an object")
-    return header, tensors_in(content)
-
-
-def damage(content: bytes) -> str:
-    """Return the reason for a wrong checksum."""
-    begun = content[LENGTH_BYTES : LENGTH_BYTES + len(SIGNATURE)]
-    if not begun or not SIGNATURE.startswith(begun):
-        found = "it is empty, not" if not content else "it is not"
-        return (
-            f"{found} a seqmed model file, expected one that seqmed.save or seqmed learn has "
-            "written: check the path"
-        )
-    length = int.from_bytes(content[:LENGTH_BYTES], "little")
-    with suppress(ValueError, TypeError, LookupError):
-        header = json.loads(content[LENGTH_BYTES : LENGTH_BYTES + length])
-        length += header[CHECKSUM]["data_offsets"][1]
-    if len(content) < LENGTH_BYTES + length:
-        return (
-            f"it is a model file that was cut off after {len(content)} bytes, expected at least "
-            f"{LENGTH_BYTES + length}: use a complete copy"
-        )
-    return (
-        "its checksum does not match its content, expected a model file as it was saved: use an "
-        "unaltered copy"
-    )
+    try:
+        tensors: Tensors = safetensors.numpy.load(content)
+    except (safetensors.SafetensorError, KeyError) as error:  # KeyError: an unknown dtype
+        raise ValueError(f"its tensors cannot be read ({error})") from error
+    del tensors[CHECKSUM]
+    return header, tensors
 
 
 def outline(content: bytes) -> dict[str, Any]:
@@ -107,19 +98,4 @@ def outline(content: bytes) -> dict[str, Any]:
     }
     if not isinstance(found, dict) or found.get(CHECKSUM) != place:
         raise ValueError("its last tensor is not a checksum, expected a checksum at the end")
-    return found
-
-
-def tensors_in(content: bytes) -> Tensors:
-    """Return the arrays of a safetensors file, without the checksum.
-
-    safetensors compares shapes with the size of the file before it allocates memory.
-    """
-    import safetensors.numpy
-
-    try:
-        found: Tensors = safetensors.numpy.load(content)
-    except (safetensors.SafetensorError, KeyError) as error:  # KeyError: an unknown dtype
-        raise ValueError(f"its tensors cannot be read ({error})") from error
-    del found[CHECKSUM]
     return found

@@ -86,9 +86,9 @@ EXPERTS: dict[type, tuple[str, ...]] = dict.fromkeys(
     (),
 )
 ATTRIBUTES = {**MODELS, **TRANSFORMERS, **EXPERTS}
-CLASSES = {kind.__name__: kind for kind in ATTRIBUTES}
 # Attributes that not every fitted estimator has.
 OPTIONAL = (*COLUMNS, "_minus_one_seen")
+CLASSES = {kind.__name__: kind for kind in ATTRIBUTES}
 # Types of attributes without annotation; all others are arrays or None.
 TYPES = {
     "n_features_in_": int,
@@ -217,8 +217,8 @@ class ModelEncoder(Encoder):
         strange = vars(estimator).keys() - known.keys()
         if strange:
             raise ValueError(
-                f"{where} has {', '.join(sorted(strange))}, which a model file cannot hold, "
-                "expected parameters and learned attributes: remove it, and set it after loading."
+                f"{where} has {', '.join(sorted(strange))}, expected parameters and learned "
+                "attributes: remove it, and set it after loading."
             )
         return {"parameters": self.encode_named(parameters, where), "state": written}
 
@@ -241,21 +241,14 @@ def generator_state(generator: np.random.RandomState, where: str) -> dict[str, A
 
 
 def refuse_code(value: Any, where: str) -> None:
-    """Refuse a value that is code, with a remedy for each kind."""
-    if isinstance(value, BaseEstimator):
-        remedy = (
-            f"Expected {', '.join(CLASSES)}: transform the rows beforehand or by one of "
-            f"{', '.join(kind.__name__ for kind in TRANSFORMERS)}, set experts to classifiers of "
-            "this list, or save the model with skops."
+    """Refuse a value that is code."""
+    if isinstance(value, BaseEstimator) or callable(value):
+        raise ValueError(
+            f"{where} is {value!r}, which cannot be saved in a model file, expected one of "
+            f"{', '.join(CLASSES)}, or a kernel of seqmed.kernels: transform the rows beforehand, "
+            "set experts to classifiers of this list, or save the model with skops or cloudpickle, "
+            "and load such files only from trusted sources."
         )
-    elif callable(value):
-        remedy = (
-            "Expected the name of a kernel, or a kernel of seqmed.kernels: use one of these, or "
-            "save the model with cloudpickle, and load such files only from trusted sources."
-        )
-    else:
-        return
-    raise ValueError(f"{where} is {value!r}, which cannot be saved in a model file. {remedy}")
 
 
 class ModelDecoder(Decoder):
@@ -291,20 +284,16 @@ class ModelDecoder(Decoder):
 
     def _build_record(self, content: Any) -> Any:
         check_fields(content, {"type": str, "fields": dict}, "record")
-        kind = self.records.get(content["type"])
-        if kind is None:
-            raise ValueError(
-                f"it holds a record {content['type']!r}, which this version does not know"
-            )
-        record = made_record(kind, self.decode_named(content["fields"]))
+        name = content["type"]
+        if name not in self.records:
+            raise ValueError(f"it holds a record {name!r}, which this version does not know")
+        record = made_record(self.records[name], self.decode_named(content["fields"]))
         return record.from_file() if hasattr(record, "from_file") else record
 
     def _build_random_state(self, content: Any) -> np.random.RandomState:
         parts = self.decode_named(content)
-        key, position = (
-            checked(parts["key"], np.ndarray),
-            in_range(parts["pos"], KEY_SIZE + 1, "a place"),
-        )
+        key = checked(parts["key"], np.ndarray)
+        position = in_range(parts["pos"], KEY_SIZE + 1, "a place")
         generator = np.random.RandomState()
         generator.set_state((GENERATOR, key, position, parts["has_gauss"], parts["gauss"]))
         return generator

@@ -35,14 +35,7 @@ DEEPEST = 6
 class Encoder:
     """Encodes values as JSON, and collects the nodes and tensors they refer to.
 
-    Parameters
-    ----------
-    prefix : prefix of the names of tensors.
-
-    Attributes
-    ----------
-    nodes : list of JSON objects, each referring to earlier ones only.
-    tensors : arrays by name.
+    A node refers to earlier nodes only. ``prefix`` begins the names of tensors.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -91,8 +84,7 @@ class Encoder:
             return {"csr": self.encode_named({"shape": list(rows.shape), **parts}, where)}
         raise ValueError(
             f"{where} is {value!r}, of type {type(value).__name__}, expected None, booleans, "
-            "numbers, strings, arrays, and lists, tuples and dictionaries of them: leave it out, "
-            "or convert it."
+            "numbers, strings, arrays, and lists, tuples and dictionaries of them: convert it."
         )
 
     def _store(self, array: NDArray[Any], where: str) -> list[str]:
@@ -104,13 +96,7 @@ class Encoder:
 
 
 class Decoder:
-    """Decodes JSON; ValueError for anything that an `Encoder` does not write.
-
-    Parameters
-    ----------
-    nodes : JSON objects, each referring to earlier ones only.
-    tensors : arrays by name.
-    """
+    """Decodes the nodes of an `Encoder`; ValueError for anything that it does not write."""
 
     def __init__(self, nodes: Any, tensors: Tensors) -> None:
         self.tensors = tensors

@@ -40,13 +40,8 @@ LONG_LABEL = 24
 def evaluation(measures: Measures, positive: Any = None) -> Figure:
     """Return a figure of the measures of `seqmed evaluate`.
 
-    Panels: calibration, confusion, precision and recall.
-
-    Parameters
-    ----------
-    measures : measures of the labeled rows.
-    positive : the positive class, the only one whose precision and recall are drawn; None to draw
-        all classes.
+    Panels: calibration, confusion, precision and recall. The last one is of the ``positive`` class
+    only, or of all classes with None.
     """
     names = list(map(str, measures.classes))
     curves = {
@@ -82,15 +77,10 @@ def reliability(
 ) -> Axes:
     """Draw the accuracy of predictions against their probability, and the rows of every bin.
 
-    Error bars are 95 % intervals of the accuracy (Wilson). Bars at the bottom, with the axis on the
+    The arrays (m,) have the means and the number of predictions of every bin that is not empty.
+    ``bins`` is the number of all bins, which divide the probabilities from 0 to 1 equally. Error
+    bars are 95 % intervals of the accuracy (Wilson). Bars at the bottom, with the axis on the
     right, are the numbers of rows.
-
-    Parameters
-    ----------
-    axes : where to draw.
-    probabilities, accuracies : (m,) means of the predictions in every bin that is not empty.
-    counts : (m,) number of predictions.
-    bins : number of bins, which divide the probabilities from 0 to 1 equally.
     """
     probabilities, accuracies = np.asarray(probabilities), np.asarray(accuracies)
     counts = np.asarray(counts)
@@ -128,12 +118,8 @@ def reliability(
 def confusion(axes: Axes, matrix: Any, names: Sequence[str]) -> Axes:
     """Draw a confusion matrix: counts, shaded by their fraction of the true class.
 
-    Parameters
-    ----------
-    axes : where to draw.
-    matrix : (K, K) counts, a row for every true class and a column for every predicted one.
-    names : (K,) names of the classes. Names and counts are written if there are at most
-        `NAMED_CLASSES`.
+    The matrix (K, K) has a row for every true class and a column for every predicted one. The names
+    (K,) and the counts are written if there are at most `NAMED_CLASSES`.
     """
     matrix = np.asarray(matrix)
     shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
@@ -175,11 +161,8 @@ def precision_recall(
 ) -> Axes:
     """Draw precision against recall, a curve for every class.
 
-    Parameters
-    ----------
-    axes : where to draw.
-    curves : recall and precision (m,) by the name of the class, recall increasing from 0.
-    averages : average precision of the classes, for the legend.
+    Each curve is recall and precision, (m,) each, with recall increasing from 0. The legend has the
+    average precision of the classes.
     """
     averages = averages or {}
     for place, (name, (recall, precision)) in enumerate(curves.items()):
@@ -215,11 +198,7 @@ def marked(values: Array, offset: float) -> list[int]:
 def accuracy_curves(axes: Axes, curves: dict[str, Array], *, title: str = "") -> Axes:
     """Draw the mean of several runs per label, with a band of one standard error.
 
-    Parameters
-    ----------
-    axes : where to draw.
-    curves : label -> (runs, batches) accuracies; NaN where a batch was not evaluated.
-    title : title of the axes.
+    The accuracies of a label are (runs, batches), NaN where a batch was not evaluated.
     """
     for place, (label, runs) in enumerate(curves.items()):
         seen = np.flatnonzero(~np.isnan(runs).all(axis=0))

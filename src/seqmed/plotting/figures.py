@@ -176,13 +176,8 @@ def read_log(path: str | os.PathLike[str]) -> list[Record]:
 def prequential_accuracy(axes: Axes, records: Sequence[Record]) -> Axes:
     """Draw the prequential accuracy over the rows of a stream, and the changes of the concept.
 
-    The band is the 95 % interval of the mean so far.
-
-    Parameters
-    ----------
-    axes : where to draw.
-    records : records of a log. The accuracy of the last `MOVING_LABELS` labels assumes that the
-        errors of a batch are evenly distributed over its labels.
+    The band is the 95 % interval of the mean so far. The accuracy of the last `MOVING_LABELS`
+    labels assumes that the errors of a batch are evenly distributed over its labels.
     """
     rows = column(records, "rows_so_far")
     scored, correct = (np.cumsum(column(records, name)) for name in ("scored", "correct"))
@@ -231,13 +226,7 @@ def draw_changes(axes: Axes, records: Sequence[Record]) -> None:
 
 
 def expert_weight_areas(axes: Axes, records: Sequence[Record]) -> Axes:
-    """Draw the weights of the experts after every batch, stacked, over the rows of a stream.
-
-    Parameters
-    ----------
-    axes : where to draw.
-    records : records of a log of `SeqGraphMED`.
-    """
+    """Draw the weights of the experts after every batch, stacked, over the rows of a stream."""
     rows = column(records, "rows_so_far")
     names = list(records[-1]["expert_weights"])
     weights = np.array([[each["expert_weights"][name] for each in records] for name in names])

@@ -77,13 +77,7 @@ class DecisionRule:
                 )
 
     def decide(self, classes: NDArray[Any], probabilities: Array) -> NDArray[np.intp]:
-        """Return the indices (n,) of the chosen classes.
-
-        Parameters
-        ----------
-        classes : (K,) the classes.
-        probabilities : (n, K) their probabilities.
-        """
+        """Return the indices (n,) of the chosen classes by the probabilities (n, K) of classes."""
         if self.threshold is not None:
             place = positive_place(classes, self.positive)
             return np.where(probabilities[:, place] >= self.threshold, place, 1 - place)

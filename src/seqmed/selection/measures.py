@@ -134,10 +134,7 @@ class ClassMeasures(NamedTuple):
 class Measures:
     """Measures of predictions, from sums over all rows.
 
-    Attributes
-    ----------
-    confusion : numbers of rows by true and predicted class.
-    size, correct : number of rows, and of correct predictions.
+    ``confusion`` has the numbers of rows by true and predicted class.
     """
 
     def __init__(self) -> None:
@@ -159,15 +156,11 @@ class Measures:
         predicted: NDArray[np.intp] | None = None,
         costs: Array | None = None,
     ) -> None:
-        """Add rows.
+        """Add n rows with their labels, and the probabilities (n, K) of the K classes of the model.
 
-        Parameters
-        ----------
-        truth : (n,) labels; a class that the model does not know counts as an error.
-        classes : (K,) classes of the model.
-        probabilities : (n, K) their probabilities.
-        predicted : (n,) indices of the predicted classes; None for the most probable ones.
-        costs : (n,) cost of every prediction, None without costs.
+        A label that the model does not know counts as an error. ``predicted`` (n,) are indices of
+        classes, None for the most probable ones. ``costs`` (n,) are those of the predictions, if
+        there are any.
         """
         places = {label: place for place, label in enumerate(classes.tolist())}
         labels = truth.tolist()

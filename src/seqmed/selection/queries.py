@@ -33,6 +33,7 @@ import numpy as np
 from scipy.special import ndtr
 from sklearn.pipeline import Pipeline
 
+from seqmed.estimators.base import transformed
 from seqmed.estimators.validation import MatrixLike, refuse_plain_pipeline
 from seqmed.numeric.arrays import Array, Indices, Points, check_overflow, distinct_rows, take_rows
 from seqmed.numeric.execution import threads_for
@@ -175,11 +176,8 @@ def final_step(model: Any, X: MatrixLike) -> tuple[Any, Any]:
         return final_step(model.best_estimator_, X)
     refuse_plain_pipeline(model, "query got")
     if isinstance(model, Pipeline):
-        steps = model.steps
-        for _, step in steps[:-1]:
-            if step is not None and step != "passthrough":
-                X = step.transform(X)
-        return final_step(steps[-1][1], X)
+        *steps, (_, final) = model.steps
+        return final_step(final, transformed(steps, X))
     if not hasattr(model, "_uncertainty"):
         raise TypeError(
             f"query got a model of type {type(model).__name__}, expected a fitted SeqMED, "

@@ -26,20 +26,12 @@ FEWEST_DISAGREEMENTS = 10.0
 
 
 class Dropped(NamedTuple):
-    """The reason why a candidate was dropped.
+    """The reason why a candidate was dropped."""
 
-    Attributes
-    ----------
-    batch : number of the batch.
-    leader : index of the best candidate at that time.
-    lost : discounted weight of the rows that only the leader predicted correctly.
-    won : discounted weight of the rows that only this candidate predicted correctly.
-    """
-
-    batch: int
-    leader: int
-    lost: float
-    won: float
+    batch: int  # number of the batch
+    leader: int  # index of the best candidate at that time
+    lost: float  # discounted weight of the rows that only the leader predicted correctly
+    won: float  # discounted weight of the rows that only this candidate predicted correctly
 
 
 @dataclass(frozen=True)

@@ -7,49 +7,41 @@ of these predictions ranks the candidates, without a validation set and without 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import ParameterGrid
-from sklearn.utils import _safe_indexing, indexable, metaestimators
+from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted
 
-from seqmed.estimators.base import StreamClassifier, copy_to_fit, snapshot, unfitted
+from seqmed.estimators.base import (
+    Method,
+    StreamClassifier,
+    available_if_has,
+    copy_to_fit,
+    documented_as,
+    snapshot,
+    unfitted,
+)
 from seqmed.estimators.labels import NO_LABELS
 from seqmed.estimators.seqmed import SeqMED
 from seqmed.estimators.validation import MatrixLike, refuse_plain_pipeline
-from seqmed.selection.race import (
-    Record,
-    common_classes,
-    empty_race,
-    labels_of,
-    make_candidates,
-)
-
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-def if_estimator_has(name: str) -> Callable[[Method], Method]:
-    """Return a decorator for methods that need a method ``name`` of the estimator."""
-    available: Callable[[Method], Method] = metaestimators.available_if(
-        lambda search: hasattr(search.estimator, name)
-    )
-    return available
+from seqmed.selection.race import Record, common_classes, empty_race, labels_of, make_candidates
 
 
 def of_best(method: Method) -> Method:
     """Return a method that calls the method of this name of the best candidate."""
     name = method.__name__
 
-    @if_estimator_has(name)
+    @available_if_has("estimator", name)
     @wraps(method)
     def called(self: Any, X: MatrixLike, *arguments: Any, **named: Any) -> Any:
         return getattr(self._snapshot().best_estimator_, name)(X, *arguments, **named)
@@ -126,7 +118,8 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     deviation is ``sqrt(lost + won)``.
 
     The first batch determines the candidates. Later changes of ``estimator`` and ``param_grid``
-    have no effect until `fit`. All other parameters may change between batches.
+    have no effect until `fit`. All other parameters may change between batches. `retract` removes
+    labels from all candidates in the race; their predictions remain in the record.
 
     References
     ----------
@@ -293,24 +286,9 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self._commit(learned, record, n_batches, begun)
         return self
 
-    @if_estimator_has("retract")
+    @available_if_has("estimator", "retract")
+    @documented_as(StreamClassifier.retract)
     def retract(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
-        """Remove labels from all candidates in the race; see `SeqMED.retract`.
-
-        The predictions of these labels remain in the record.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows as they were learned.
-        y : array-like of shape (n_samples,), default=None
-            Labels to retract, one per row. None retracts whatever label each row has.
-
-        Returns
-        -------
-        self : object
-            The search without these labels. If a candidate refuses, the search is unchanged.
-        """
         search = self._snapshot()
         search._check_parameters()
         learned = list(search.candidates_)

@@ -86,12 +86,8 @@ def named(names: Sequence[str]) -> str:
 class EncoderCheck:
     """Chooses the columns of a stream from its first batch, and finds cells that cannot be used.
 
-    The encoder of a model decides both.
-
-    Parameters
-    ----------
-    encoder : function that returns the encoder as it is now. Before it is fitted, its choice of
-        kinds for the first batch decides.
+    The encoder of a model decides both. ``encoder`` returns it as it is now. Before it is fitted,
+    its choice of kinds for the first batch decides.
     """
 
     def __init__(self, encoder: Callable[[], TableEncoder]):
@@ -108,7 +104,7 @@ class EncoderCheck:
 
         Called once, if `needed` returns None.
         """
-        self._kinds = self._encoder().decided_kinds(table)
+        self._kinds = self._encoder()._decided_kinds(table)
 
     def used(self) -> tuple[str, ...] | None:
         """Return the columns that are used; None before `decide`. Cells of others are never bad."""
@@ -122,9 +118,7 @@ class EncoderCheck:
         them again.
         """
         encoder = self._encoder()
-        kinds = None if hasattr(encoder, "encoding_") else self._kinds
-        table, bad = encoder.typed(table, kinds)
-        return table, {row: Fault(*cell) for row, cell in bad.items()}
+        return encoder._typed_rows(table, None if hasattr(encoder, "encoding_") else self._kinds)
 
 
 class AllColumnsCheck(EncoderCheck):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from seqmed.tables.cells import NOT_A_NUMBER, NOT_FINITE
 from seqmed.tables.dates import NOT_A_DATE
+from seqmed.tables.kinds import Fault as Fault
 
 # Examples of bad rows that are kept for each reason.
 EXAMPLES = 3
@@ -51,23 +52,6 @@ class StreamWarning(UserWarning):
 def notice(text: str) -> None:
     """Warn the user of something in an input."""
     warnings.warn(text, StreamWarning, stacklevel=3)
-
-
-class Fault(NamedTuple):
-    """Why a row is bad.
-
-    Parameters
-    ----------
-    reason : a key of `REMEDIES`.
-    column : the column with the bad value, None for the whole row.
-    got : the value, shortened.
-    line : first line of the row, from 1; None in formats without lines.
-    """
-
-    reason: str
-    column: str | None
-    got: str
-    line: int | None = None
 
 
 class BadRow(NamedTuple):

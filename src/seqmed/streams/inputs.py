@@ -52,22 +52,13 @@ START = 6
 
 
 class Input(NamedTuple):
-    """A file or pipe to read.
+    """A file or pipe to read."""
 
-    Parameters
-    ----------
-    name : name for messages.
-    path : absolute and without links, so that a file has one path; None for standard input.
-    kind : the format; None for a pipe whose format is inferred from its first bytes.
-    compressed : whether it is a text file compressed by gzip.
-    resumable : whether it is a file, which can be read again from any position.
-    """
-
-    name: str
-    path: Path | None
-    kind: str | None
-    compressed: bool
-    resumable: bool
+    name: str  # in messages
+    path: Path | None  # absolute and without links; None for standard input
+    kind: str | None  # format; None for a pipe whose first bytes tell it
+    compressed: bool  # a text compressed by gzip
+    resumable: bool  # a file, which can be read again from any position
 
     @property
     def key(self) -> str:
@@ -142,7 +133,8 @@ def files_in(folder: Path, kind: str | None) -> list[Input]:
     for path in sorted(folder.iterdir(), key=lambda each: each.name):
         if path.name.startswith(HIDDEN):
             continue
-        if is_readable(path, kind):
+        known = kind is not None or path.name.lower().removesuffix(".gz").endswith(tuple(SUFFIXES))
+        if known and path.is_file():
             inputs.append(as_input(path, kind))
         else:
             others.append(path.name)
@@ -157,12 +149,6 @@ def files_in(folder: Path, kind: str | None) -> list[Input]:
             "ignored."
         )
     return inputs
-
-
-def is_readable(path: Path, kind: str | None) -> bool:
-    """Whether an entry of a folder is a file of a known or given format that is not hidden."""
-    known = kind is not None or path.name.lower().removesuffix(".gz").endswith(tuple(SUFFIXES))
-    return known and path.is_file() and not path.name.startswith(HIDDEN)
 
 
 # -- bytes -----------------------------------------------------------------------------------------

@@ -1,4 +1,8 @@
-"""JSON lines: an object on every line."""
+"""JSON lines: an object on every line.
+
+pyarrow reads many rows at once, with the types of the rows before them. Rows of other types, and
+rows that pyarrow would read differently from the json module, are read one by one.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,12 @@ import json
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from pyarrow import compute, types
+from pyarrow import json as arrow_json
 
+from seqmed.streams import inputs
 from seqmed.streams.faults import INVALID_TEXT, JSON, NESTED, Fault, StreamError
 from seqmed.streams.inputs import check_limit
 from seqmed.streams.pieces import (
@@ -44,6 +52,7 @@ class JsonLines(TextTable):
                 "array, for example with jq -c '.[]'."
             )
         self.names = self._keys([read_object(record)[0] for record in first.records()])
+        self._types: dict[str, Any] = {}
 
     def _keys(self, rows: list[dict[str, Any]]) -> tuple[str, ...]:
         """Return the keys of some rows, in the order of their first occurrence."""
@@ -51,6 +60,33 @@ class JsonLines(TextTable):
         return check_column_names(list(keys), self._text.name)
 
     def cells(self, piece: Piece, wanted: Wanted) -> Cells:
+        table = self._read_at_once(piece, wanted)
+        return self._read_each(piece, wanted) if table is None else Cells(table, [])
+
+    def _read_at_once(self, piece: Piece, wanted: Wanted) -> Any:
+        """Return the rows as a table; None if they have to be read one by one."""
+        chosen = wanted.columns
+        names = self._types if chosen is None else dict.fromkeys((*chosen, *wanted.others))
+        raw = whole_objects(piece) if names and self._types.keys() >= {*names} else b""
+        if not raw:
+            return None
+        # Two blocks, for two threads; a block holds at least one row.
+        sizes = np.diff(piece.ends, prepend=0)
+        block = max(len(raw) // 2, 2 * int(sizes.max())) + 1
+        parse = arrow_json.ParseOptions(
+            explicit_schema=pa.schema([(name, self._types[name]) for name in names]),
+            unexpected_field_behavior="error" if chosen is None else "ignore",
+        )
+        try:
+            read = arrow_json.ReadOptions(block_size=block)
+            table = arrow_json.read_json(pa.BufferReader(raw), read, parse)
+        except pa.ArrowException:
+            return None
+        exact = all(map(is_exact, table.columns)) and table.num_rows == sizes.size
+        return table if exact else None
+
+    def _read_each(self, piece: Piece, wanted: Wanted) -> Cells:
+        """Return the rows as a table, read one by one, and the faults of bad ones."""
         found = [read_object(record) for record in piece.records()]
         rows = [row for row, _ in found]
         faults = [(row, fault) for row, (_, fault) in enumerate(found) if fault is not None]
@@ -66,7 +102,28 @@ class JsonLines(TextTable):
             column, bad = typed_array(list(cells), name)
             columns.append(column)
             faults += bad
+            if name not in self._types or not types.is_null(column.type):
+                self._types[name] = column.type
         return Cells(pa.table(columns, names=names), faults)
+
+
+def whole_objects(piece: Piece) -> bytes:
+    """Return the rows of a piece as lines, if all are short, UTF-8 and ``{...}``; else nothing."""
+    records = [record.strip(b" \t\r\n") for record in piece.records()]
+    # then no object continues on the next line
+    whole = all(record[:1] + record[-1:] == b"{}" for record in records)
+    raw = b"\n".join(records) if whole and max(map(len, records)) <= inputs.CELL_BYTES else b""
+    try:
+        raw.isascii() or raw.decode()
+    except UnicodeDecodeError:
+        return b""
+    return raw
+
+
+def is_exact(column: Any) -> bool:
+    """Whether no number of a column may have been an integer that is not exact as a float."""
+    largest = compute.max(compute.abs(column)).as_py() if types.is_floating(column.type) else 0
+    return largest is None or largest < EXACT
 
 
 def read_object(record: bytes) -> tuple[dict[str, Any], Fault | None]:

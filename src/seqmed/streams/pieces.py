@@ -63,22 +63,13 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Consecutive rows of a file, including bad ones.
+    """Consecutive rows of a file, including bad ones."""
 
-    Parameters
-    ----------
-    ends : (n,) the end of every row in ``raw``; bytes after the last one belong to no row.
-    raw : bytes of a text, including blank lines; none in binary formats.
-    line : number of the first line, from 1; None in binary formats.
-    batch : record batch of pyarrow; None for a text.
-    fraction : approximate fraction of the file that has been read after it, 0 to 1.
-    """
-
-    ends: Ends
-    raw: bytes = b""
-    line: int | None = None
-    batch: Any = None
-    fraction: float = 0.0
+    ends: Ends  # (n,) the end of every row in raw; bytes after the last one belong to no row
+    raw: bytes = b""  # bytes of a text, including blank lines
+    line: int | None = None  # number of the first line, from 1; None in binary formats
+    batch: Any = None  # record batch of pyarrow; None for a text
+    fraction: float = 0.0  # of the file that has been read after it, about
 
     def part(self, first: int, last: int) -> memoryview:
         """Return the bytes of rows ``first`` to ``last - 1``, with those after the last row."""
@@ -108,14 +99,10 @@ class Piece:
 
 
 class Table(ABC):
-    """An open file or pipe.
+    """An open file or pipe, with its columns in order. Columns of lists or records are not read.
 
-    Attributes
-    ----------
-    names : its columns, in order, without those of lists or records.
-    nested : its columns of lists or records, which are not read.
-    complete : whether these are all columns; JSON lines may have others later.
-    deferred : whether a last row without a line end was left for the next run.
+    The columns are ``complete``, except in JSON lines, which may have others later. A last row
+    without a line end may be ``deferred``: left for the next run.
     """
 
     names: tuple[str, ...]
@@ -205,19 +192,11 @@ class Text:
     """A buffered reader of records.
 
     A record is at most `inputs.ROW_BYTES` long. Only a file without line ends, or with a quote that
-    is never closed, has longer ones.
+    is never closed, has longer ones. If the file grows, a last record without a line end may be
+    incomplete. It is left for the next run, and ``deferred`` is set.
 
-    Parameters
-    ----------
-    content : the open file, in UTF-8.
-    name : name of the file in messages.
-    grows : whether more may be written to the file. Then a last record without a line end may be
-        incomplete. It is left for the next run, and ``deferred`` is set.
-
-    Attributes
-    ----------
-    buffer : the bytes that were read and not taken.
-    head : size of the part of the buffer before the first row: a byte order mark and a header.
+    ``buffer`` has the bytes that were read and not taken, ``head`` of which are before the first
+    row: a byte order mark and a header.
     """
 
     def __init__(self, content: Bytes, name: str, grows: bool):

@@ -33,26 +33,15 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class FilePosition:
-    """Position in one file.
+    """Position in one file."""
 
-    Parameters
-    ----------
-    path : the file, absolute and without links.
-    rows : rows read, including bad ones.
-    offset : bytes read of the uncompressed text in UTF-8; 0 in binary formats.
-    digest : SHA-256 of these bytes, header included.
-    size, modified : size and modification time in ns of the file when it was opened. For a text, a
-        time of 0 means that the content has to be compared.
-    finished : whether the file was read to its end.
-    """
-
-    path: str
-    rows: int = 0
-    offset: int = 0
-    digest: str = hashlib.sha256().hexdigest()
-    size: int = 0
-    modified: int = 0
-    finished: bool = False
+    path: str  # absolute and without links
+    rows: int = 0  # rows read, including bad ones
+    offset: int = 0  # bytes read of the text in UTF-8, not compressed; 0 in binary formats
+    digest: str = hashlib.sha256().hexdigest()  # of these bytes, with the header
+    size: int = 0  # in bytes, when the file was opened
+    modified: int = 0  # time in ns, then; 0 if the content of a text has to be compared
+    finished: bool = False  # whether the file was read to its end
 
 
 @dataclass(frozen=True)

@@ -52,13 +52,7 @@ class TableError(ValueError):
 
 
 class Levels(NamedTuple):
-    """A column of levels.
-
-    Attributes
-    ----------
-    texts : distinct levels, in order of their first cell.
-    codes : (n,) index of the level of each cell, -1 for a missing cell.
-    """
+    """The levels of a column, and the code of the level of every cell (n,), -1 if missing."""
 
     texts: list[str]
     codes: NDArray[np.intp]

@@ -51,13 +51,8 @@ def date_cells(
 ) -> tuple[Array, dict[int, str]]:
     """Return cells as seconds since 1970 in UTC, NaN if missing, and the reasons of bad cells.
 
-    Dates without a time zone are in UTC. Times of the day are on 1 January 1900.
-
-    Parameters
-    ----------
-    column : the column.
-    form : format of strings as in `strptime`; empty for ISO 8601.
-    missing : further strings that mark a missing cell.
+    Dates without a time zone are in UTC. Times of the day are on 1 January 1900. The format of
+    strings is as in `strptime`, and empty for ISO 8601.
     """
     array = cells.plain(column)
     if types.is_timestamp(array.type):
@@ -129,13 +124,9 @@ def formatted_dates(strings: Any, form: str) -> Array:
 
 
 def date_format(texts: Sequence[str], counts: Indices, least: float) -> str | None:
-    """Return the format in which most cells are dates, at least ``least``; None if there is none.
+    """Return the format in which most cells are dates, more than ``least``; None if there is none.
 
-    Parameters
-    ----------
-    texts : distinct cells.
-    counts : number of cells with each text.
-    least : the number of dates must be larger.
+    ``texts`` are distinct, and ``counts`` are the numbers of cells with each of them.
     """
     strings = pa.array(texts, pa.string())
     like = compute.match_substring_regex(strings, LIKE_A_DATE).to_numpy(zero_copy_only=False)

@@ -23,7 +23,7 @@ from seqmed.tables.cells import NOT_A_NUMBER, NOT_FINITE, TableError
 from seqmed.tables.dates import NOT_A_DATE
 from seqmed.tables.features import BESIDE_TEXT, LARGEST_SIZE, TFIDF, WEIGHTS, Encoding
 from seqmed.tables.frames import as_array, as_table, is_array
-from seqmed.tables.kinds import BadCell, Choices, ColumnKind, TableWarning, typed
+from seqmed.tables.kinds import Choices, ColumnKind, Fault, TableWarning, typed
 from seqmed.tables.messages import listed
 
 # Why a column is left out, in words.
@@ -187,7 +187,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if parameters == repr(choices):
             columns = tuple(ColumnKind(**each) for each in found)
         else:
-            columns = self.decided_kinds(table)
+            columns = self._decided_kinds(table)
         batch, bad = typed(columns, choices.missing_values, table)
         refuse_bad(bad)
         fitted = Encoding.fit(columns, batch, choices)
@@ -195,19 +195,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.encoding_ = fitted
         return self
 
-    def decided_kinds(self, X: Any) -> tuple[ColumnKind, ...]:
-        """Return the kind of every column of a first batch, which may have bad cells.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_columns)
-            See `fit`.
-
-        Returns
-        -------
-        kinds : tuple of ColumnKind
-            The kinds that `fit` would use.
-        """
+    def _decided_kinds(self, X: Any) -> tuple[ColumnKind, ...]:
+        """Return the kinds that `fit` would use, of a first batch that may have bad cells."""
         return kinds.column_kinds(as_table(X), self._choices())
 
     def _choices(self) -> Choices:
@@ -221,16 +210,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                     f"{', '.join(kinds.CHOICES)}, or a date with its format, such as "
                     "'date:%d/%m/%Y': correct it."
                 )
-        lists = {"features": self.features, "missing_values": self.missing_values}
-        for name, value in lists.items():
+        for name in ("features", "missing_values"):
+            value = getattr(self, name)
             if value is not None and not all(isinstance(each, str) for each in value):
                 raise ValueError(f"{name}={value!r}, expected a list of strings: correct it.")
         features = None if self.features is None else tuple(map(str, self.features))
-        for name in features or ():
-            if chosen.get(name) == kinds.DROP:
-                raise ValueError(
-                    f"column {name!r} is named twice, to be used and to be dropped: leave one out."
-                )
+        twice = [name for name in features or () if chosen.get(name) == kinds.DROP]
+        if twice:
+            raise ValueError(
+                f"column {twice[0]!r} is named twice, to be used and to be dropped: leave one out."
+            )
         if self.label is not None and self.label in (*chosen, *(features or ())):
             raise ValueError(
                 f"column {self.label!r} is the column of labels and cannot be a feature: leave it "
@@ -271,7 +260,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         numbers = self._only_numbers(X)
         if numbers is not None:
             return self.encoding_.encode_numbers(numbers)
-        table, bad = self.typed(X)
+        table, bad = self._typed_rows(X)
         refuse_bad(bad)
         return self.encoding_.encode(table)
 
@@ -297,30 +286,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if width not in (len(names), len(needed)):
             raise TableError(
                 f"X has {width} features, but TableEncoder is expecting {len(names)} features as "
-                f"input, or the {len(needed)} that are used: {kinds.quoted(needed)}."
+                f"input, or the {len(needed)} that are used: {listed(list(map(repr, needed)))}."
             )
         return names if width == len(names) else needed
 
-    def typed(
+    def _typed_rows(
         self, X: Any, columns: Sequence[ColumnKind] | None = None
-    ) -> tuple[pa.Table, dict[int, BadCell]]:
+    ) -> tuple[pa.Table, dict[int, Fault]]:
         """Return the used columns with their types, and the first bad cell of each bad row.
 
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_columns)
-            See `transform`.
-        columns : sequence of ColumnKind or None, default=None
-            Kinds from `decided_kinds`, if X has rows of the first batch; `fit` does not infer the
-            kinds of this table again. None uses the kinds of the fitted encoder.
-
-        Returns
-        -------
-        table : pyarrow.Table
-            Numbers as floats, dates as timestamps, other columns unchanged. `transform` encodes it
-            as X, but faster.
-        bad : dict of int to BadCell
-            Bad cells by the index of their row. They are missing in ``table``.
+        `transform` encodes this table as X, but faster. If X has rows of the first batch,
+        ``columns`` are from `_decided_kinds`, and `fit` does not infer the kinds of this table
+        again.
         """
         if columns is not None:
             choices = self._choices()
@@ -394,11 +371,11 @@ def warn_of_unused(columns: Sequence[ColumnKind]) -> None:
         )
 
 
-def refuse_bad(bad: Mapping[int, BadCell]) -> None:
+def refuse_bad(bad: Mapping[int, Fault]) -> None:
     """Refuse a table with a bad cell."""
     if bad:
         row = min(bad)
-        reason, column, got = bad[row]
+        reason, column, got, _ = bad[row]
         more = f" ({len(bad)} rows have such cells)" if len(bad) > 1 else ""
         raise TableError(
             f"row {row}, column {column!r}: {got} is {reason}{more}, expected {REMEDIES[reason]}: "

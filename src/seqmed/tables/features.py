@@ -1,7 +1,7 @@
 """Columns become features: a class for every kind, and the encoding of a whole table.
 
 `fit` measures cells of the first batch, and `encode` returns the features of cells, or writes them
-into zeros. The cells have the types of `seqmed.tables.kinds.typed`.
+into zeros. `feature_names` are their names. The cells have the types of `kinds.typed`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, Self
 
 import numpy as np
@@ -50,22 +49,13 @@ TOKENS = r"(?u)\w+|[^\w\s]"
 
 @dataclass(frozen=True, eq=False)
 class NumberColumns:
-    """All columns of numbers.
-
-    Parameters
-    ----------
-    names : the p columns.
-    medians : (p,) medians of the first batch, which replace missing cells.
-    scales : (p,) robust standard deviations of the first batch, or 1.
-    flagged : (p,) mask of the columns with an additional indicator of missing cells.
-    centred : whether the medians are subtracted, and the differences divided by the scales.
-    """
+    """All p columns of numbers, with statistics of the first batch."""
 
     names: tuple[str, ...]
-    medians: Array
-    scales: Array
-    flagged: Mask
-    centred: bool
+    medians: Array  # (p,) replace missing cells
+    scales: Array  # (p,) robust standard deviations, or 1
+    flagged: Mask  # (p,) mask of columns with an additional indicator of missing cells
+    centred: bool  # whether medians are subtracted, and differences divided by scales
 
     def validate(self) -> None:
         """Raise a ValueError if numbers cannot be scaled."""
@@ -107,34 +97,25 @@ class NumberColumns:
 
     @property
     def feature_names(self) -> list[str]:
-        """The names of the features."""
         flagged = [name for name, flag in zip(self.names, self.flagged, strict=True) if flag]
         return [*self.names, *(f"{name}_missing" for name in flagged)]
 
 
 @dataclass(frozen=True)
 class DateColumn:
-    """A column of dates: a number, and positions in the day, the week and the year.
+    """A column of dates: a number, and positions in the cycles that the first batch covers.
 
-    Parameters
-    ----------
-    name : the column.
-    form : format of strings as in `strptime`; empty for ISO 8601.
-    origin : median of the first batch, in seconds since 1970.
-    scale : robust standard deviation of the first batch, in seconds.
-    clock : whether the rows are in the order of the dates. The number would then grow with the
-        stream, away from all earlier rows, and only the cycles are features.
-    cycles : the cycles that the first batch covers.
-    flagged : whether there is an additional indicator of missing cells.
+    If the rows are in the order of the dates, the number would grow with the stream, away from all
+    earlier rows, and only the cycles are features.
     """
 
     name: str
-    form: str
-    origin: float
-    scale: float
-    clock: bool
+    form: str  # of strings, as in strptime; empty for ISO 8601
+    origin: float  # median of the first batch, in seconds since 1970
+    scale: float  # robust standard deviation of the first batch, in seconds
+    clock: bool  # whether the rows are in the order of the dates
     cycles: tuple[str, ...]
-    flagged: bool
+    flagged: bool  # whether there is an additional indicator of missing cells
 
     def validate(self) -> None:
         """Raise a ValueError if dates cannot be scaled, or a cycle is unknown."""
@@ -177,7 +158,6 @@ class DateColumn:
 
     @property
     def feature_names(self) -> list[str]:
-        """The names of the features."""
         waves = [f"{self.name}_{cycle}_{wave}" for cycle in self.cycles for wave in ("sin", "cos")]
         number = [] if self.clock else [self.name]
         return [*number, *waves, *([f"{self.name}_missing"] if self.flagged else [])]
@@ -185,18 +165,11 @@ class DateColumn:
 
 @dataclass(frozen=True)
 class OneHotColumn:
-    """A column of few levels: one feature for each of them, and one for all others.
-
-    Parameters
-    ----------
-    name : the column.
-    levels : the levels with their own feature, sorted.
-    missing : whether missing cells have their own feature; otherwise they belong to the others.
-    """
+    """A column of few levels: one feature for each of them, and one for all others."""
 
     name: str
-    levels: tuple[str, ...]
-    missing: bool
+    levels: tuple[str, ...]  # those with a feature of their own, sorted
+    missing: bool  # whether missing cells have their own feature, or that of the others
 
     @classmethod
     def fit(cls, kind: ColumnKind, column: Any, missing: tuple[str, ...]) -> Self:
@@ -228,7 +201,6 @@ class OneHotColumn:
 
     @property
     def feature_names(self) -> list[str]:
-        """The names of the features."""
         more = ["missing", "other"] if self.missing else ["other"]
         return [f"{self.name}_{level}" for level in (*self.levels, *more)]
 
@@ -256,29 +228,18 @@ class HashedColumn:
 
     @property
     def feature_names(self) -> list[str]:
-        """The names of the features."""
         return [f"{self.name}_{place}" for place in range(self.size)]
 
 
 @dataclass(frozen=True, eq=False)
 class WordColumn:
-    """A column of text: weights of hashed words and pairs of words. Signs are words, too.
-
-    Parameters
-    ----------
-    name : the column.
-    size : number of hashed features.
-    n_rows : texts in the first batch.
-    places : (m,) features that occur in the first batch, in increasing order; None for plain
-        counts of words.
-    frequencies : (m,) number of texts in which each of them occurs; None for plain counts.
-    """
+    """A column of text: weights of hashed words and pairs of words. Signs are words, too."""
 
     name: str
-    size: int
-    n_rows: int
-    places: NDArray[np.int32] | None
-    frequencies: NDArray[np.int32] | None
+    size: int  # number of hashed features
+    n_rows: int  # texts in the first batch
+    places: NDArray[np.int32] | None  # (m,) features in the first batch, sorted; None for counts
+    frequencies: NDArray[np.int32] | None  # (m,) number of texts with each; None for counts
 
     def validate(self) -> None:
         """Raise a ValueError if there are too many features, or not a frequency for each."""
@@ -317,7 +278,6 @@ class WordColumn:
 
     @property
     def feature_names(self) -> list[str]:
-        """The names of the features."""
         return [f"{self.name}_{place}" for place in range(self.size)]
 
 
@@ -341,16 +301,10 @@ def hashed_words(texts: Sequence[str], size: int, *, pairs: bool) -> sp.csr_arra
 
 @dataclass(frozen=True, eq=False)
 class Encoding:
-    """The encoding of a table, fixed by the first batch.
+    """The encoding of a table, fixed by the first batch: the kinds of columns and their features.
 
-    Parameters
-    ----------
-    columns : the kind of every column of the first batch, in its order.
-    missing_values : further strings that mark a missing cell.
-    numbers : all columns of numbers.
-    dates, one_hot, hashed, words : the other columns, by kind.
-    weight : factor of all features except words. If there are words, a row without them has a
-        length of about 1, as the words of a text have.
+    All features except words have the factor ``weight``. If there are words, a row without them has
+    a length of about 1, as the words of a text have.
     """
 
     columns: tuple[ColumnKind, ...]
@@ -416,16 +370,8 @@ class Encoding:
 
     @property
     def feature_names(self) -> list[str]:
-        """The names of the features, each once: a name that occurs again gets a number."""
-        found: dict[str, None] = {}
-        parts: list[Any] = [*self.dense, *self.words]
-        for name in (name for each in parts for name in each.feature_names):
-            numbered = (f"{name}_{number}" for number in count(2))
-            free = name
-            while free in found:
-                free = next(numbered)
-            found[free] = None
-        return list(found)
+        """The names of the features."""
+        return [name for each in (*self.dense, *self.words) for name in each.feature_names]
 
     @property
     def dense(self) -> list[Any]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from seqmed.estimators.labels import is_missing_value
 from seqmed.tables.cells import TableError, cell_text
 
 ACCEPTED = (
@@ -20,13 +21,7 @@ ACCEPTED = (
 
 
 def as_table(X: Any) -> pa.Table:
-    """Return rows as a table of pyarrow.
-
-    Parameters
-    ----------
-    X : a data frame of pandas or polars, a table or record batch of pyarrow, a list of
-        dictionaries, a dictionary of columns, or an (n, p) array with columns x0, x1, ...
-    """
+    """Return rows in a form of `ACCEPTED` as a table; columns of an array are x0, x1, ..."""
     if isinstance(X, pa.RecordBatch):
         X = pa.Table.from_batches([X])
     names, columns = named_columns(X)
@@ -37,10 +32,10 @@ def as_table(X: Any) -> pa.Table:
     if isinstance(X, pa.Table):
         return X
     arrays = [as_column(values) for values in columns]
-    if len({len(array) for array in arrays}) > 1:
-        sizes = {name: len(array) for name, array in zip(found, arrays, strict=True)}
-        raise TableError(f"columns have different lengths, {sizes}: expected one cell per row.")
-    return pa.Table.from_arrays(arrays, found)
+    try:
+        return pa.Table.from_arrays(arrays, found)
+    except pa.ArrowInvalid as error:
+        raise TableError(f"columns have different lengths: {error}.") from None
 
 
 def named_columns(X: Any) -> tuple[Sequence[Any], Iterable[Any]]:
@@ -106,15 +101,10 @@ def as_column(values: Any) -> Any:
     if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__len__"):
         raise TableError(f"a column is {values!r:.50}, expected a list with a cell for every row.")
     if isinstance(values, np.ndarray):
-        if values.ndim != 1 or values.dtype.kind == "c":
-            raise TableError(
-                f"a column is an array of type {values.dtype} and shape {values.shape}, expected "
-                "one cell for every row: convert it."
-            )
-        if values.dtype.kind in "biufMm" and values.dtype.isnative:
+        if values.ndim == 1 and values.dtype.kind in "biufMm" and values.dtype.isnative:
             return pa.array(values, from_pandas=True)
         values = values.tolist()
-    values = [None if is_absent(value) else value for value in values]
+    values = [None if is_missing_value(value) and value != "" else value for value in values]
     if len({*map(type, values)} - {type(None)}) < 2:  # pyarrow would round or refuse mixed values
         try:
             return pa.array(values, from_pandas=True)
@@ -134,10 +124,3 @@ def series_values(series: Any) -> Any:
     inner = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     strange = isinstance(inner, pa.BaseExtensionType) or pa.types.is_struct(inner)
     return list(series) if strange else array  # periods and intervals of pandas
-
-
-def is_absent(value: Any) -> bool:
-    """Whether a value is None, NaN, or a missing value of pandas."""
-    if isinstance(value, float | np.floating):
-        return bool(np.isnan(value))
-    return value is None or type(value).__name__ in ("NAType", "NaTType")

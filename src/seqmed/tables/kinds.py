@@ -22,7 +22,7 @@ from seqmed.numeric.expectations import expect
 from seqmed.tables import cells
 from seqmed.tables.cells import BOOLEANS, Levels, TableError
 from seqmed.tables.dates import FORMATS, date_cells, date_format, other_order
-from seqmed.tables.messages import LISTED, listed, shown, similar_name
+from seqmed.tables.messages import listed, shown, similar_name
 
 NUMERIC, CATEGORICAL, TEXT, DATE, DROP = CHOICES = (
     "numeric", "categorical", "text", "date", "drop",
@@ -35,7 +35,6 @@ WITH_UNIT = re.compile(
     r"[€$£¥] ?[+-]?[0-9][0-9.,' ]*"
     r"|[+-]?[0-9][0-9.,' ]*(?:%|[€$£¥]|°[CF]?|EUR|USD|GBP|CHF|[kmc]?m|[km]?g|k?Wh?|m?s|h|V|A)"
 )
-
 # Categories with more levels than this are hashed.
 MOST_LEVELS = 50
 # A column is numeric, or of dates, if more than this fraction of its cells are.
@@ -47,8 +46,6 @@ WORDS, DISTINCT = 3.0, 0.5
 ENOUGH_ROWS = 30
 # Integers of this size and more are rounded by floats.
 LARGEST_INTEGER = 2.0**53
-# Names that pandas gives to the index of a data frame.
-ROW_NUMBERS = ("__index_level_0__", "", "Unnamed: 0")
 
 
 class TableWarning(UserWarning):
@@ -57,21 +54,12 @@ class TableWarning(UserWarning):
 
 @dataclass(frozen=True)
 class ColumnKind:
-    """The kind of a column.
-
-    Parameters
-    ----------
-    name : the column.
-    kind : "numeric", "categorical", "hashed", "date", "text", or "drop".
-    reason : why the column was left out: "empty", "constant", "id", "nested", "chosen"; empty
-        otherwise.
-    form : format of dates; empty for ISO 8601 and for other kinds.
-    """
+    """The kind of a column."""
 
     name: str
-    kind: str
-    reason: str = ""
-    form: str = ""
+    kind: str  # one of CHOICES, or HASHED
+    reason: str = ""  # why it is left out: "empty", "constant", "id", "nested", "chosen"
+    form: str = ""  # format of dates; empty for ISO 8601
 
     def validate(self) -> None:
         """Raise a ValueError if the kind or the format, a regular expression, is unknown."""
@@ -119,13 +107,12 @@ def column_kinds(table: pa.Table, choices: Choices) -> tuple[ColumnKind, ...]:
                 kind = ColumnKind(name, DROP, "nested")
         found.append(kind)
     if all(each.kind == DROP for each in found):
-        reasons = ", ".join(f"{each.name!r} ({each.reason})" for each in found[:LISTED])
+        reasons = listed([f"{each.name!r} ({each.reason})" for each in found])
         none = f"0 feature(s) (shape=({table.num_rows}, 0)) while a minimum of 1 is required"
         raise TableError(
             f"no column of the first batch (n_samples={table.num_rows}) can be used: "
-            f"{reasons or none}. "
-            "Choose the kind of a column: --numeric, --categorical, --text or --date at the "
-            "command line, kinds={'column': kind} in Python."
+            f"{reasons or none}. Choose the kind of a column: --numeric, --categorical, --text or "
+            "--date, or kinds={'column': kind} in Python."
         )
     return tuple(found)
 
@@ -145,13 +132,9 @@ def refuse_missing(wanted: Sequence[str], names: Sequence[str]) -> None:
     for name in wanted:
         if name not in known:
             meant = similar_name(name, names)
-            found = f"did you mean {meant!r}?" if meant else f"it has {quoted(names)}."
+            others = listed(list(map(repr, names)))
+            found = f"did you mean {meant!r}?" if meant else f"it has {others}."
             raise TableError(f"the table has no column {name!r}: {found}")
-
-
-def quoted(names: Sequence[str]) -> str:
-    """Return quoted names separated by commas, shortened if there are many."""
-    return listed(list(map(repr, names)))
 
 
 # -- chosen ----------------------------------------------------------------------------------------
@@ -176,14 +159,7 @@ def category(name: str, found: Levels) -> ColumnKind:
 
 
 def infer(name: str, column: Any, missing: tuple[str, ...] = ()) -> ColumnKind:
-    """Return the kind of a column of the first batch.
-
-    Parameters
-    ----------
-    name : the column.
-    column : its cells.
-    missing : further strings that mark a missing cell.
-    """
+    """Return the kind of a column of the first batch."""
     array = cells.plain(column)
     if types.is_dictionary(column.type):  # declared by the data frame
         return of_levels(name, cells.levels(array, missing), declared=True)
@@ -240,8 +216,7 @@ def of_numbers(name: str, values: Array, bad: Mapping[int, str]) -> ColumnKind:
         return ColumnKind(name, DROP, "empty")
     if known.size == values.size >= ENOUGH_ROWS and (known == known[0]).all():
         return ColumnKind(name, DROP, "constant")
-    enough = known.size >= ENOUGH_ROWS or name in ROW_NUMBERS
-    whole = enough and not bad and (known == np.floor(known)).all()
+    whole = known.size >= ENOUGH_ROWS and not bad and (known == np.floor(known)).all()
     if whole and np.unique(known).size == known.size:
         return ColumnKind(name, DROP, "id")
     return ColumnKind(name, NUMERIC)
@@ -250,11 +225,7 @@ def of_numbers(name: str, values: Array, bad: Mapping[int, str]) -> ColumnKind:
 def of_levels(name: str, found: Levels, *, declared: bool) -> ColumnKind:
     """Return the kind of a column of levels: categories, unless they are texts or an id.
 
-    Parameters
-    ----------
-    name : the column.
-    found : its cells.
-    declared : whether they are known to be categories.
+    Levels that are declared as categories are neither.
     """
     present = int((found.codes >= 0).sum())
     if not present:
@@ -299,17 +270,22 @@ def warn_of_units(column: ColumnKind, texts: Sequence[str]) -> None:
 # -- cells with the types of their columns ---------------------------------------------------------
 
 
-class BadCell(NamedTuple):
-    """A cell that cannot be encoded: the reason, its column, and its text, shortened."""
+class Fault(NamedTuple):
+    """Why a row is bad: the reason, and the bad value, shortened.
+
+    There is no column if the whole row is bad, and no line (the first one of the row, from 1) in
+    formats without lines.
+    """
 
     reason: str
-    column: str
+    column: str | None
     got: str
+    line: int | None = None
 
 
 def typed(
     columns: Sequence[ColumnKind], missing: tuple[str, ...], table: pa.Table
-) -> tuple[pa.Table, dict[int, BadCell]]:
+) -> tuple[pa.Table, dict[int, Fault]]:
     """Return a table with its used columns typed, and the first bad cell of each bad row.
 
     Numbers become floats, dates become timestamps, other columns are unchanged. Bad cells are null.
@@ -318,14 +294,14 @@ def typed(
     used = [each for each in columns if each.kind != DROP]
     refuse_missing([each.name for each in used], table.column_names)
     arrays = dict(zip(table.column_names, table.columns, strict=True))
-    bad: dict[int, BadCell] = {}
+    bad: dict[int, Fault] = {}
     for each in used:
         raw = arrays[each.name]
         with naming(each.name):
             arrays[each.name], faults = typed_column(each, raw, missing)
         for row, reason in faults.items():
             if row not in bad:
-                bad[row] = BadCell(reason, each.name, shown_cell(raw[row]))
+                bad[row] = Fault(reason, each.name, shown_cell(raw[row]))
     return pa.table(arrays), bad
 
 

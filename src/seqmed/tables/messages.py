@@ -49,14 +49,11 @@ def likely_typo(label: Any, known: Iterable[Any]) -> Any:
     for other in known:
         if isinstance(other, str) and other != label:
             second = "".join(other.casefold().split())
+            matched = difflib.SequenceMatcher(None, first, second, autojunk=False)
+            same = sum(block.size for block in matched.get_matching_blocks())
+            one_error = len(first) + len(second) - 2 * same <= 2
+            same_digits = re.sub(r"\D", "", first) == re.sub(r"\D", "", second)
             long = min(len(first), len(second)) >= LONG_ENOUGH
-            if first == second or (long and one_error(first, second)):
+            if first == second or (long and one_error and same_digits):
                 return other
     return None
-
-
-def one_error(first: str, second: str) -> bool:
-    """Whether two texts have the same digits and differ by at most one typing error."""
-    matched = difflib.SequenceMatcher(None, first, second, autojunk=False).get_matching_blocks()
-    unmatched = len(first) + len(second) - 2 * sum(block.size for block in matched)
-    return re.sub(r"\D", "", first) == re.sub(r"\D", "", second) and unmatched <= 2

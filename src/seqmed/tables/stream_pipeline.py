@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import wraps
-from typing import Any, ClassVar, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
-from sklearn.utils import metaestimators
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _is_fitted, check_is_fitted
 
-from seqmed.estimators.base import copy_to_fit, snapshot
+from seqmed.estimators.base import (
+    StreamClassifier,
+    available_if_has,
+    copy_to_fit,
+    documented_as,
+    snapshot,
+    transformed,
+)
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqmed import SeqMED
 from seqmed.numeric.arrays import Array
@@ -22,30 +27,13 @@ from seqmed.tables.encoder import TableEncoder
 from seqmed.tables.features import BESIDE_TEXT
 
 Steps: TypeAlias = list[tuple[str, Any]]
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-def _if_final_has(name: str) -> Callable[[Method], Method]:
-    """Return a decorator for methods that need the same method of the final step."""
-
-    def check(pipeline: StreamPipeline) -> bool:
-        final = pipeline._final_estimator
-        if not hasattr(getattr(final, "best_estimator_", final), name):
-            raise AttributeError(
-                f"the final step is {final!r}, expected an estimator with {name}: end the pipeline "
-                "with one, such as SeqMED."
-            )
-        return True
-
-    available: Callable[[Method], Method] = metaestimators.available_if(check)
-    return available
 
 
 def _reading(name: str) -> Any:
     """Return a method of Pipeline that reads a snapshot, so that another thread may learn."""
     method = getattr(Pipeline, name)
 
-    @_if_final_has(name)
+    @available_if_has("_final_estimator", name)
     @wraps(method)
     def reading(self: StreamPipeline, *arguments: Any, **named: Any) -> Any:
         return method(snapshot(self), *arguments, **named)
@@ -81,6 +69,11 @@ class StreamPipeline(Pipeline):
     --------
     make_stream_pipeline : A pipeline that takes raw tables.
     sklearn.pipeline.Pipeline : Pipeline on a single batch.
+
+    Notes
+    -----
+    `retract` needs transformers that transform each row independently of the others: the
+    classifiers of seqmed compare dense rows to 10 digits, and sparse rows exactly.
 
     Examples
     --------
@@ -133,7 +126,7 @@ class StreamPipeline(Pipeline):
         self.steps = fitted.steps
         return self
 
-    @_if_final_has("partial_fit")
+    @available_if_has("_final_estimator", "partial_fit")
     def partial_fit(self, X: Any, y: ArrayLike | None = None, **params: Any) -> Self:
         """Learn the next batch of a stream.
 
@@ -157,39 +150,19 @@ class StreamPipeline(Pipeline):
         """
         self._check_parameters()
         *steps, (name, final) = self.steps
-        if is_fitted(final):
+        if _is_fitted(final):
             final, features = copy_to_fit(final), transformed(steps, X)
-        elif params.get("new_points", True):
+        else:
             transformers = clone(Pipeline([*steps, (name, "passthrough")]))
             features = transformers.fit_transform(X, y)
             steps, final = transformers.steps[:-1], clone(final)
-        else:
-            raise ValueError(
-                "partial_fit got new_points=False in its first call, expected rows that were "
-                "learned before: learn the rows first, with the labels available."
-            )
         final.partial_fit(features, y, **params)
         self.steps = [*steps, (name, final)]
         return self
 
-    @_if_final_has("retract")
+    @available_if_has("_final_estimator", "retract")
+    @documented_as(StreamClassifier.retract)
     def retract(self, X: Any, y: ArrayLike | None = None) -> Self:
-        """Transform rows, and remove their labels from the final estimator.
-
-        Parameters
-        ----------
-        X : iterable
-            Rows as they were learned, in the form that the first step takes. The transformers must
-            transform each row independently of the others: the classifiers of seqmed compare dense
-            rows to 10 digits, and sparse rows exactly.
-        y : array-like of shape (n_samples,), default=None
-            Labels to retract, one per row. None retracts whatever label each row has.
-
-        Returns
-        -------
-        self : object
-            The pipeline without these labels. If a row is not found, the pipeline is unchanged.
-        """
         *steps, (name, final) = self._snapshot().steps
         final = copy_to_fit(final).retract(transformed(steps, X), y)
         self.steps = [*steps, (name, final)]
@@ -197,20 +170,9 @@ class StreamPipeline(Pipeline):
 
     # -- predictions ---------------------------------------------------------------------------
 
-    @_if_final_has("decision_std")
+    @available_if_has("_final_estimator", "decision_std")
+    @documented_as(SeqMED.decision_std)
     def decision_std(self, X: Any) -> Array:
-        """Transform rows, and return the posterior standard deviation of the score of each.
-
-        Parameters
-        ----------
-        X : iterable
-            Rows, in the form that the first step takes.
-
-        Returns
-        -------
-        standard_deviations : ndarray of shape (n_samples,)
-            See `SeqMED.decision_std`.
-        """
         *steps, (_, final) = self._snapshot().steps
         deviations: Array = final.decision_std(transformed(steps, X))
         return deviations
@@ -230,27 +192,6 @@ class StreamPipeline(Pipeline):
     def _check_parameters(self) -> None:
         self._validate_params()
         self._validate_steps()
-
-
-def is_fitted(estimator: Any) -> bool:
-    """Whether an estimator is fitted."""
-    try:
-        check_is_fitted(estimator)
-    except NotFittedError:
-        return False
-    return True
-
-
-def is_passing(step: Any) -> bool:
-    """Whether a step of a pipeline is "passthrough" or None."""
-    return step is None or (isinstance(step, str) and step == "passthrough")
-
-
-def transformed(steps: Steps, X: Any) -> Any:
-    """Return rows transformed by fitted transformers."""
-    for _, step in steps:
-        X = X if is_passing(step) else step.transform(X)
-    return X
 
 
 def make_stream_pipeline(
