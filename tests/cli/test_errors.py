@@ -77,7 +77,7 @@ def test_a_misspelled_label_column(tmp_path):
         (("--seed", "7"), "the model was made with random_state=0, which cannot be changed to 7"),
         (("--estimator", "seqmed"), "made with estimator='seqgraphmed', which cannot be changed"),
         (("--param", "n_neighbors=3"), "made with n_neighbors=10, which cannot be changed to 3"),
-        (("--graph-memory", "3"), "made with graph_memory=10000, which cannot be changed to 3"),
+        (("--graph-memory", "3"), "made with graph_memory='auto', which cannot be changed to 3"),
         (("--forgetting", "0.5"), "made with forgetting='auto', which cannot be changed to 0.5"),
         (
             ("--param", "kernal=rbf"),

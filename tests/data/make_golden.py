@@ -15,10 +15,20 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 
 import seqmed
 from seqmed import (
+    ConceptChangeWarning,
     GraphPropagation,
     PrequentialSearch,
     SeqGraphMED,
@@ -28,6 +38,7 @@ from seqmed import (
     TableEncoder,
 )
 from seqmed.kernels import Polynomial, TfIdf
+from seqmed.mixture.experts import StandardisedLogisticRegression
 from seqmed.model_file import FORMAT
 
 FOLDER = Path(__file__).parent
@@ -80,6 +91,18 @@ def landmarks(**parameters):
 # Three batches have 36 rows, 9 of them unlabeled: the memory is full.
 GRAPH = {"graph_memory": 16, "n_neighbors": 3, "random_state": 0}
 
+# One of every kind that a model file may hold.
+EXPERTS = [
+    StandardisedLogisticRegression(C=2.0),
+    LogisticRegression(C=0.5),
+    RandomForestClassifier(5, max_depth=3),
+    ExtraTreesClassifier(5),
+    HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=2),
+    GaussianNB(),
+    KNeighborsClassifier(3),
+    DecisionTreeClassifier(max_depth=2),
+]
+
 MODELS = {
     "SeqMED": lambda: SeqMED(lag=2),
     "SeqMED-diffuse": lambda: SeqMED(lag=2, bias="exact"),
@@ -97,10 +120,12 @@ MODELS = {
     "GraphPropagation-late": lambda: GraphPropagation(**GRAPH),
     "GraphPropagation-sparse": lambda: GraphPropagation(**GRAPH),
     "GraphPropagation-tfidf-sparse": lambda: GraphPropagation(metric=TfIdf(), **GRAPH),
-    "SeqGraphMED": lambda: SeqGraphMED(class_weight={"ant": 2.0}, **GRAPH),
+    "SeqGraphMED": lambda: SeqGraphMED(class_weight={"ant": 2.0}, experts=(), **GRAPH),
+    "SeqGraphMED-default": lambda: SeqGraphMED(random_state=0),
+    "SeqGraphMED-experts": lambda: SeqGraphMED(experts=EXPERTS, **GRAPH),
     "SeqGraphMED-sparse": lambda: SeqGraphMED(SeqMED(kernel="linear"), mixture=0.5, **GRAPH),
     "SeqGraphMED-SeqLapMED": lambda: SeqGraphMED(landmarks(lag=2), mixture=0.5, **GRAPH),
-    "SeqGraphMED-change": lambda: SeqGraphMED(forgetting="auto", **GRAPH),
+    "SeqGraphMED-change": lambda: SeqGraphMED(experts=(), **GRAPH),
     "StreamPipeline": lambda: StreamPipeline(
         [("scale", StandardScaler()), ("range", MinMaxScaler()), ("model", landmarks())]
     ),
@@ -130,7 +155,7 @@ MODELS = {
 
 
 # Batches that a model learns, if not three.
-N_BATCHES = {"PrequentialSearch": 8, "SeqGraphMED-change": 6}
+N_BATCHES = {"PrequentialSearch": 8, "SeqGraphMED-change": 10}
 
 
 def learned(name):
@@ -144,12 +169,15 @@ def learned(name):
             warnings.filterwarnings("ignore", "columns that are not used")
             return model.partial_fit(*make_table(0, n=120)).partial_fit(*make_table(1))
     for seed in range(N_BATCHES.get(name, 3)):
-        X, y = make_batch(seed, INSECTS[:2] if "two-classes" in name else INSECTS)
-        if name.endswith("change") and seed > 3:  # all three profiles change places
+        classes = INSECTS[:2] if "two-classes" in name else INSECTS
+        X, y = make_batch(seed, classes, 24 if name.endswith("change") else 12)
+        if name.endswith("change") and seed > 6:  # all three profiles change places
             X[:, :3] = np.roll(X[:, :3], 1, axis=1)
         if "Graph" in name:  # no two rows are equally far from a third, whatever the rounding
             X = X + np.random.default_rng(seed).random(X.shape) / 10
-        model.partial_fit(sp.csr_array(X) if "sparse" in name else X, y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConceptChangeWarning)
+            model.partial_fit(sp.csr_array(X) if "sparse" in name else X, y)
     if name.endswith("late"):
         model.partial_fit(X[::4], list(INSECTS), new_points=False)
     return model

@@ -168,7 +168,7 @@ REFUSED = {
         {"estimator__C": 0.5, "estimator__slack_shape": 1.0},
         "C=0.5, expected C > slack_shape=1",
     ),
-    "graph_memory": ({"graph_memory": 50}, "graph_memory was changed from 10000 to 50 after"),
+    "graph_memory": ({"graph_memory": 50}, "graph_memory was changed from 'auto' to 50 after"),
     "n_neighbors": (
         {"n_neighbors": 3},
         "n_neighbors was changed from 10 to 3 after the first batch",

@@ -106,7 +106,7 @@ def blanked(content, generator):
 
 def with_the_header_of_another(content, generator):
     other = ORIGINALS[generator.choice([*ORIGINALS])]
-    other = other if other != content else ORIGINALS["format-3-SeqMED"][::-1]
+    other = other if other != content else ORIGINALS[f"format-{FORMAT}-SeqMED"][::-1]
     (length,) = struct.unpack("<Q", content[:8])
     return other[: 8 + length] + content[8 + length :]
 
@@ -499,7 +499,7 @@ def test_the_plans_would_succeed_without_their_flaw():
 
 
 def test_huge_sizes_take_no_memory():
-    header, data = split(ORIGINALS["format-3-SeqMED"])
+    header, data = split(ORIGINALS[f"format-{FORMAT}-SeqMED"])
     tracemalloc.start()
     try:
         for size in (10**6, 10**9, 2**40, 2**62, 2**63 - 1):

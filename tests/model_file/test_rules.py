@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.ensemble import RandomForestClassifier
 from typing_extensions import TypeAliasType
 
 import seqmed
 from seqmed import SeqLapMED, SeqMED
 from seqmed.margin.covariance import RECURSIONS
 from seqmed.margin.covariance.exact import ExactRecursion
-from seqmed.mixture.mixture_state import Trial
-from seqmed.model_file import ModelFileError
+from seqmed.model_file import FORMAT, ModelFileError
 from seqmed.model_file.annotations import of_type
 from seqmed.numeric.expectations import expect
 from tests.data.make_golden import FOLDER
@@ -111,6 +111,8 @@ RULES = [
     ("GraphPropagation", "graph.influence", without_last, "influence has the shape"),
     ("GraphPropagation", "graph.solution", lambda a: a[:, :2], "solution has the shape"),
     ("GraphPropagation", "graph.solved_label_weights", without_last, "has the shape"),
+    ("GraphPropagation", "graph.class_factors", without_last, "class_factors has the shape"),
+    ("GraphPropagation", "graph.class_factors", np.zeros_like, "factors > 0"),
     ("GraphPropagation", "kept.n_neighbors", 2, "entries"),
     ("GraphPropagation", "kept.n_neighbors", 0, "entries"),
     ("GraphPropagation", "kept.lists", longer, "entries"),
@@ -138,25 +140,41 @@ RULES = [
     ("SeqGraphMED", "record.weights", without_last, "weights has the shape"),
     ("SeqGraphMED", "record.graph", without_last, "graph has the shape"),
     ("SeqGraphMED", "record.margin_scales", lambda a: a[:, :2], "margin_scales has the shape"),
-    ("SeqGraphMED", "record.refitted", lambda a: a[:, :0], "refitted_scales has the shape"),
+    ("SeqGraphMED", "record.linear", without_last, "linear has the shape"),
+    ("SeqGraphMED", "record.probabilities", lambda a: a[:, :, :2], "probabilities of all classes"),
+    ("SeqGraphMED-experts", "record.probabilities", lambda a: a[:, :3], "a record of all members"),
+    ("SeqGraphMED-experts", "_state.pool.weights", without_last, "temperatures has the shape"),
+    ("SeqGraphMED-experts", "_state.pool.weights", put(-1.0), "weights >= 0"),
+    ("SeqGraphMED-experts", "_state.experts.0.fit.numbers", without_last, "weights has the shape"),
+    ("SeqGraphMED-experts", "_state.experts.0.fit.numbers", put(10**6, -1), "rows of experts"),
+    ("SeqGraphMED-experts", "_state.experts.0.fit.weights", put(-1.0), "weights > 0"),
+    ("SeqGraphMED-experts", "_state.experts.0.fit.present", put(3), "known classes in the experts"),
+    ("SeqGraphMED-experts", "_state.experts.0.fit.seed", -1, "a seed"),
+    (
+        "SeqGraphMED-experts",
+        "_state.experts.2.template",
+        RandomForestClassifier(10**6),
+        "n_estimators of an expert",
+    ),
     ("SeqGraphMED", "_state.score_scales.counts", without_last, "counts has the shape"),
     ("SeqGraphMED", "_state.score_scales.margin", without_last, "margin has the shape"),
     ("SeqGraphMED", "_state.choice.exponent", 3, "a known exponent"),
-    ("SeqGraphMED", "_state.choice.refitted", (), "a weight for every expert"),
     ("SeqGraphMED", "_state.class_weights", without_last, "class_weights has the shape"),
     ("SeqGraphMED", "_state.column_scale", np.ones(3), "a scale for every column"),
     ("SeqGraphMED", "_state.probes", lambda a: a[:, :3], "rows of 3 columns"),
     ("SeqGraphMED-sparse", "_state.probes", lambda a: a.toarray(), "rows of the same format"),
-    ("SeqGraphMED", "_state.recent.codes", put(3), "known classes in the recent rows"),
-    ("SeqGraphMED", "_state.recent.codes", put(-1), "classes >= 0"),
-    ("SeqGraphMED", "_state.recent.weights", without_last, "weights has the shape"),
-    ("SeqGraphMED", "_state.refitted.0.columns", put(-1), "distinct columns in order"),
-    ("SeqGraphMED", "_state.refitted.0.coef", without_last, "coef has the shape"),
-    ("SeqGraphMED", "_state.refitted.0.intercept", without_last, "intercept has the shape"),
+    ("SeqGraphMED", "_state.labels.codes", put(3), "known classes in the kept labels"),
+    ("SeqGraphMED", "_state.labels.codes", put(-1), "classes >= 0"),
+    ("SeqGraphMED", "_state.labels.weights", without_last, "weights has the shape"),
+    ("SeqGraphMED", "_state.labels.weights", put(0.0), "weights > 0"),
+    ("SeqGraphMED", "_state.labels.numbers", put(9), "numbers in order"),
+    ("SeqGraphMED", "_state.linear.columns", put(-1), "distinct columns in order"),
+    ("SeqGraphMED", "_state.linear.coef", without_last, "coef has the shape"),
+    ("SeqGraphMED", "_state.linear.intercept", without_last, "intercept has the shape"),
     ("SeqGraphMED", "_state.margin", fitted(columns=3), "rows of 4 columns"),
     ("SeqGraphMED", "_state.margin", fitted(sparse=True), "rows of the same format"),
     ("SeqGraphMED", "_state.margin", fitted(classes=("ant", "bee")), "the same classes in all"),
-    ("SeqGraphMED-change", "_state.trial.state.trial", Trial(None, 0), "state of a Trial"),
+    ("SeqGraphMED-change", "_state.trial.temperatures", without_last, "temperatures has the shape"),
     # searches, encoders and scalers
     ("PrequentialSearch", "record_.wins", without_last, "wins has the shape"),
     ("PrequentialSearch", "record_.correct", without_last, "correct has the shape"),
@@ -179,7 +197,7 @@ RULES = [
 )
 def test_every_rule_is_kept(name, path, change, reason):
     """The rules are checked when a model is saved, by the same functions as when it is loaded."""
-    model = seqmed.load(FOLDER / f"format-3-{name}.safetensors")
+    model = seqmed.load(FOLDER / f"format-{FORMAT}-{name}.safetensors")
     model = model.steps[0][1] if name.startswith("StreamPipeline") else model
     pipeline = seqmed.StreamPipeline([("first", model), ("model", SeqMED())])
     wrap = pipeline.set_params if name.startswith("StreamPipeline") else (lambda first: first)
@@ -189,10 +207,10 @@ def test_every_rule_is_kept(name, path, change, reason):
 
 
 def test_trials_are_not_nested():
-    model = seqmed.load(FOLDER / "format-3-SeqGraphMED-change.safetensors")
+    model = seqmed.load(FOLDER / f"format-{FORMAT}-SeqGraphMED-change.safetensors")
     trial = model._state.trial
     assert trial is not None
-    nested = Trial(trial.state._replace(trial=trial), 0)
+    nested = trial._replace(state=trial.state._replace(trial=trial))
     with pytest.raises(ValueError, match="no trial within a trial"):
         bits(with_state(model, ["_state", "trial"], nested))
     other = model.partial_fit(np.ones((1, 4)), ["dog"])._state

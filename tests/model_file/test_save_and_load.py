@@ -449,7 +449,7 @@ def test_reading_makes_no_model(path, monkeypatch):
     monkeypatch.setattr(model_file, "ModelDecoder", None)
     contents = model_file.read(path)
     assert contents == model_file.Contents(
-        format=3,
+        format=model_file.FORMAT,
         library=seqmed.__version__,
         model="StreamPipeline",
         parameters={

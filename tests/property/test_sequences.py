@@ -120,7 +120,7 @@ def smooth_parameters(draw, counts):
 
 def graph_parameters(draw):
     return {
-        "graph_memory": draw.of(10_000, 2, 5, 30),
+        "graph_memory": draw.of("auto", 2, 5, 30),
         "n_neighbors": draw.of(10, 1, 3),
         "alpha": draw.of(0.97, 0.0, 0.5, 0.999),
         "metric": draw.of("auto", "auto", "euclidean", "cosine", cauchy),
@@ -173,7 +173,7 @@ REFUSED = {
     "budget": (1, 17),
     "recursion": ("wrong",),
     "metric": ("manhattan", 3),
-    "graph_memory": (1, 12_345),
+    "graph_memory": (1, 12_345, "all"),
     "class_weight": ("equal", {"fox": 2.0, 7: 1.0}, {0: -1.0}),
     "estimator": (SeqMED, "SeqMED"),
     "mixture": (-0.5, "all"),

@@ -448,7 +448,7 @@ def graph_recipes(draw, counts=False):
     estimator = draw(st.sampled_from([GraphPropagation, SeqGraphMED]))
     recipe = draw(recipes(counts=counts))
     parameters = {
-        "graph_memory": draw(st.sampled_from([2, 5, 30, 10_000])),
+        "graph_memory": draw(st.sampled_from([2, 5, 30, "auto"])),
         "n_neighbors": draw(st.sampled_from([1, 3, 10])),
         "alpha": draw(st.sampled_from([0.0, 0.5, 0.97])),
         "metric": draw(st.sampled_from(["auto", "euclidean", "cosine", saturating])),
@@ -497,9 +497,9 @@ def assert_graph_scores_are_numbers(recipe):
         seen |= labels_seen(batch)
         assert model.n_batches_ == position + 1
         assert model.classes_.tolist() == sorted(seen)
-        assert model.n_kept_ <= model.graph_memory
+        assert model.n_kept_ <= model.graph_memory_
         labeled = np.count_nonzero(model._state.graph.codes >= 0)
-        assert labeled <= max(1, model.graph_memory // 2)
+        assert labeled <= max(1, model.graph_memory_ // 2)
         assert np.isfinite(model._state.graph.influence).all()
         if recipe.estimator is GraphPropagation:
             assert model.duality_gap_ >= 0

@@ -104,13 +104,13 @@ def kernel_values(kernel, left, right):
 def scores_and_labels(path, X):
     """Return what the classifier in a file has to say of dense rows."""
     document, tensors = read_container(path)
-    assert document["format"] == 3
+    assert document["format"] == 4
     nodes = document["model"]
     model = Part({"node": len(nodes) - 1}, nodes, tensors)
     stream, classes = model._state, model.classes_.array()
     name = model.tag()[1]["class"]
     if name in ("GraphPropagation", "SeqGraphMED"):
-        scores = mixed_scores(stream, X) if name == "SeqGraphMED" else graph_scores(stream.graph, X)
+        scores = trial_scores(stream, X) if name == "SeqGraphMED" else graph_scores(stream.graph, X)
         return decided(scores, stream.counts, classes)
     scores = margin_scores(stream, X)
     counts, seen = stream.counts, stream.counts.counts.array() > 0
@@ -170,7 +170,7 @@ def graph_scores(graph, X, class_weights=1.0):
         if nearest.size:
             farthest = distances[nearest[-1]] or 1.0
             values = np.exp(-4.0 * distances[nearest] / farthest) @ influence[nearest]
-            values *= class_weights
+            values *= class_weights * graph.class_factors.array()
             scores[row] = values / values.sum() if values.sum() > 0 else scores[row]
     return scores
 
@@ -182,6 +182,25 @@ def linear_scores(linear, X):
         return np.zeros((X.shape[0], fitted.size))
     scores = X[:, linear.columns.array()] @ linear.coef.array().T + linear.intercept.array()
     return np.where(fitted, scores, scores[:, fitted].min(axis=1, keepdims=True))
+
+
+def trial_scores(stream, X):
+    """Return class scores of dense rows; log-probabilities during the trial of a new start."""
+    scores, trial = mixed_scores(stream, X), stream.trial
+    if trial.value is None:
+        return scores
+    total = 0.0
+    weight, temperatures = trial.weight.value, trial.temperatures.array()
+    before = mixed_scores(trial.state, X)
+    for each, share, temperature in zip(
+        (before, scores), (1.0 - weight, weight), temperatures, strict=True
+    ):
+        probabilities = np.exp(each - each.max(axis=1, keepdims=True))
+        probabilities /= probabilities.sum(axis=1, keepdims=True)
+        probabilities = np.maximum(probabilities, 1e-6)
+        probabilities = probabilities**temperature
+        total += share * probabilities / probabilities.sum(axis=1, keepdims=True)
+    return np.log(total)
 
 
 def mixed_scores(stream, X):
@@ -201,7 +220,7 @@ def mixed_scores(stream, X):
     margin = (margin_scores(stream.margin, X) + 1.0) / 2.0 * factors
     graph = graph_scores(stream.graph, X, stream.class_weights.array())
     sigma = scales.margin.array()[choice.exponent.value]
-    (linear,), (share,) = stream.refitted.items(), (each.value for each in choice.refitted.items())
+    share = choice.linear.value
     mixed = (1.0 - weight - share) * margin / sigma + weight * graph / scales.graph.value
-    mixed += share * linear_scores(linear, X) / scales.refitted.array()[0]
+    mixed += share * linear_scores(stream.linear, X) / scales.linear.value
     return choice.temperature.value * np.where(known, mixed, 0.0)

@@ -104,6 +104,36 @@ def new_row_scores(distances: Matrix, influence: Matrix, labels: Matrix, k: int)
     return found
 
 
+def proportion_factors(
+    distances: Matrix, influence: Matrix, labels: Matrix, given: Matrix, k: int
+) -> Matrix:
+    """Factors (K,) of known class proportions, by a hundred Sinkhorn steps over unlabeled rows.
+
+    ``distances`` (n, n) are squared ones between kept rows, infinite on the diagonal.
+    """
+    known = np.flatnonzero(labels.sum(axis=0) > 0)
+    factors = np.ones(labels.shape[1])
+    rows = [i for i in range(len(labels)) if not labels[i].any()]
+    if len(rows) < 50:
+        rows = list(range(len(labels)))
+    scores = []
+    for i in rows:
+        near = nearest(distances[i], k)
+        mean = heat(distances[i][near]) @ np.maximum(influence[near], 0.0)
+        if mean.sum() > 0:
+            scores.append(mean[known] / mean.sum())
+    if known.size < 2 or not scores:
+        return factors
+    target = np.sqrt(np.mean(scores, axis=0) * given[known])
+    target /= target.sum()
+    for _ in range(100):
+        mean = np.mean([f * factors[known] / (f @ factors[known]) for f in scores], axis=0)
+        for place, c in enumerate(known):
+            if mean[place] > 0:
+                factors[c] = min(50.0, max(0.02, factors[c] * target[place] / mean[place]))
+    return factors
+
+
 # -- the mixture ----------------------------------------------------------------------------------
 
 WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)

@@ -120,6 +120,11 @@ GRAPHS = {
         {"graph_memory": 30, "forgetting": 0.8, "n_neighbors": 3},
         "dense",
     ),
+    "GraphPropagation-class-prior": (
+        GraphPropagation,
+        {"graph_memory": 30, "class_prior": {0: 0.2, 1: 0.3, 2: 0.5}},
+        "csr",
+    ),
     "SeqGraphMED-dense": (SeqGraphMED, {}, "dense"),
     "SeqGraphMED-csr": (SeqGraphMED, {"graph_memory": 30, "forgetting": 0.8}, "csr"),
     "SeqGraphMED-balanced": (SeqGraphMED, {"class_weight": "balanced", "mixture": 0.5}, "dense"),
@@ -165,6 +170,7 @@ def factors(model):
         "graph memory": own.get("graph_memory"),
         "mixture": own.get("mixture"),
         "class weight": own.get("class_weight"),
+        "class prior": isinstance(own.get("class_prior"), dict),
     }
 
 

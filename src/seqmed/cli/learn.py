@@ -137,7 +137,7 @@ class ParameterOptions:
 
     estimator: Estimator | None = parameter(help="Classifier (default: seqgraphmed).")
     graph_memory: str | None = value(
-        help="Maximum number of rows kept for the graph (default: 10000)."
+        help="Maximum number of rows kept for the graph, or auto (default: auto)."
     )
     kernel: str | None = value(
         help="Kernel: rbf, linear, poly or tfidf (default: linear for text, rbf otherwise)."

@@ -7,12 +7,14 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from seqmed import uncertainty
 from seqmed.classes import Rows, no_classes
 from seqmed.estimators.base import StreamClassifier
+from seqmed.estimators.validation import check_proportions, checked_class_prior
 from seqmed.graph import propagation
 from seqmed.graph.kept_rows import no_kept_rows
 from seqmed.graph.metrics import make_metric
@@ -23,7 +25,9 @@ from seqmed.margin.calibration import with_unseen
 from seqmed.numeric.arrays import Array, Indices, Points
 from seqmed.uncertainty import Uncertainty
 
-DEFAULT_GRAPH_MEMORY = 10_000
+# The rows that `graph_memory="auto"` keeps: as many as fit this memory, from fewest to most. With
+# more rows, an update would take more than 1.5 times as long as with the fewest.
+MEMORY_BYTES, FEWEST_ROWS, MOST_ROWS = 2**26, 10_000, 13_000
 # Number of rows in the mini-batches of `fit`.
 FIT_BATCH = 1000
 
@@ -40,8 +44,10 @@ class GraphPropagation(StreamClassifier):
 
     Parameters
     ----------
-    graph_memory : int >= 2, default=10000
-        Largest number of kept rows. At most half of them are labeled.
+    graph_memory : "auto" or int >= 2, default="auto"
+        Largest number of kept rows. At most half of them are labeled. "auto" is the number of rows
+        that fit 64 MB in single precision, at least 10,000 and at most 13,000. The number used is
+        `graph_memory_`.
     n_neighbors : int >= 1, default=10
         Number of neighbours of a row in the graph.
     alpha : float in [0, 1), default=0.97
@@ -51,6 +57,11 @@ class GraphPropagation(StreamClassifier):
         callable is a kernel k, which maps arrays of shape (n, p) and (m, p) to an (n, m) matrix.
         The squared distance is then ``k(x, x) + k(x', x') - 2 k(x, x')``. The metric used is
         `metric_`.
+    class_prior : dict or None, default=None
+        Known proportions of the classes in the stream, such as ``{"fraud": 0.01, "other": 0.99}``.
+        They sum to 1, and every class has one; the dict may name classes that appear later. The
+        class scores are multiplied by factors that take their means over the unlabeled kept rows
+        half way to these proportions.
     unlabeled : object, default=-1
         Marker of unlabeled rows in y. With None, only NaN, None, NaT and empty strings mark them.
     forgetting : float in (0, 1], default=1.0
@@ -71,6 +82,8 @@ class GraphPropagation(StreamClassifier):
         Number of batches learned; `fit` counts as one.
     n_kept_ : int
         Number of kept rows.
+    graph_memory_ : int
+        Largest number of kept rows.
     metric_ : {"euclidean", "cosine"} or Kernel
         Distance of the graph.
     duality_gap_ : float >= 0
@@ -94,9 +107,14 @@ class GraphPropagation(StreamClassifier):
 
     Probabilities are the normalised class scores. They are not calibrated.
 
+    With `class_prior`, the mean scores of the unlabeled kept rows become the geometric mean of the
+    known proportions and the mean scores without it, normalised. The factors of the classes are
+    found by Sinkhorn iteration after every update, and lie between 1 / 50 and 50. Classes without a
+    label take no part. Known proportions help most with very few labels per class.
+
     `fit` shuffles the rows and learns them in mini-batches. `retract` applies to labeled rows that
-    are kept. `forgetting` may change between batches with `set_params`. `graph_memory`,
-    `n_neighbors`, `alpha` and `metric` may not change.
+    are kept. `class_prior` and `forgetting` may change between batches with `set_params`.
+    `graph_memory`, `n_neighbors`, `alpha` and `metric` may not change.
 
     References
     ----------
@@ -121,10 +139,11 @@ class GraphPropagation(StreamClassifier):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "graph_memory": [Interval(Integral, 2, None, closed="left")],
+        "graph_memory": [StrOptions({"auto"}), Interval(Integral, 2, None, closed="left")],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "alpha": [Interval(Real, 0.0, 1.0, closed="left")],
         "metric": [StrOptions({"auto", "euclidean", "cosine"}), callable],
+        "class_prior": [dict, None],
         "unlabeled": "no_validation",
         "forgetting": [Interval(Real, 0.0, 1.0, closed="right")],
         "random_state": ["random_state"],
@@ -141,10 +160,11 @@ class GraphPropagation(StreamClassifier):
     def __init__(
         self,
         *,
-        graph_memory: int = DEFAULT_GRAPH_MEMORY,
+        graph_memory: int | str = "auto",
         n_neighbors: int = 10,
         alpha: float = 0.97,
         metric: str | Callable[[Any, Any], Any] | Kernel = "auto",
+        class_prior: dict[Any, float] | None = None,
         unlabeled: Any = -1,
         forgetting: float = 1.0,
         random_state: int | np.random.RandomState | None = None,
@@ -153,11 +173,16 @@ class GraphPropagation(StreamClassifier):
         self.n_neighbors = n_neighbors
         self.alpha = alpha
         self.metric = metric
+        self.class_prior = class_prior
         self.unlabeled = unlabeled
         self.forgetting = forgetting
         self.random_state = random_state
 
     # -- learning --------------------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_proportions(self.class_prior)
 
     _with_classes = staticmethod(propagation.with_classes)
 
@@ -170,7 +195,8 @@ class GraphPropagation(StreamClassifier):
     def _learn_rows(
         self, state: Any, rows: Rows, classes: NDArray[Any], **kind: bool
     ) -> tuple[PropagationState, GraphInfo]:
-        return propagation.learn(state, rows, float(self.forgetting), **kind)
+        proportions = checked_class_prior(self.class_prior, classes, state.counts.declared)
+        return propagation.learn(state, rows, float(self.forgetting), proportions, **kind)
 
     def _commit(self, state: PropagationState, info: GraphInfo, classes: NDArray[Any]) -> None:
         self.__dict__.update(
@@ -190,7 +216,9 @@ class GraphPropagation(StreamClassifier):
         return self._state.graph.keeps_all_rows
 
     def _retract(self, points: Points, codes: Indices | None) -> None:
-        state, info, kept = propagation.retract(self._state, points, codes)
+        declared = self._state.counts.declared
+        proportions = checked_class_prior(self.class_prior, self.classes_, declared)
+        state, info, kept = propagation.retract(self._state, points, codes, proportions)
         self._commit(state, info, self.classes_[kept])
 
     # -- predictions -----------------------------------------------------------------------------
@@ -209,6 +237,11 @@ class GraphPropagation(StreamClassifier):
         return uncertainty_in_graph(self, points, points)
 
     @property
+    def graph_memory_(self) -> int:
+        """Largest number of kept rows."""
+        return int(self._snapshot()._state.graph.capacity)
+
+    @property
     def metric_(self) -> Any:
         """Distance of the graph: "euclidean", "cosine" or a Kernel."""
         return self._snapshot()._state.graph.rows.metric.name
@@ -223,7 +256,18 @@ def begin_graph(model: Any, rows: Rows, seed: int, kernel: Kernel | None) -> Gra
     if callable(metric):
         metric = make_kernel(metric, "scale", 3, 0.0).freeze(rows.points, rows.weights)
     kept = no_kept_rows(make_metric(metric, rows.points, kernel), model.n_neighbors)
-    return GraphState(kept, model.graph_memory, model.alpha, seed)
+    capacity = model.graph_memory
+    if capacity == "auto":
+        capacity = rows_in_memory(rows.points)
+    return GraphState(kept, capacity, model.alpha, seed)
+
+
+def rows_in_memory(points: Points) -> int:
+    """Return how many rows like these (n, p) ``graph_memory="auto"`` keeps."""
+    size = 4.0 * points.shape[1]
+    if sp.issparse(points):  # a value and its column
+        size = 8.0 * points.nnz / points.shape[0]
+    return int(np.clip(MEMORY_BYTES / max(1.0, size), FEWEST_ROWS, MOST_ROWS))
 
 
 def uncertainty_in_graph(model: Any, points: Points, scaled: Points) -> Uncertainty:

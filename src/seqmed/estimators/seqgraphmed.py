@@ -16,7 +16,6 @@ from seqmed import uncertainty
 from seqmed.classes import Rows
 from seqmed.estimators.base import Started, StreamClassifier
 from seqmed.estimators.graph_propagation import (
-    DEFAULT_GRAPH_MEMORY,
     FIT_BATCH,
     GraphPropagation,
     begin_graph,
@@ -24,7 +23,12 @@ from seqmed.estimators.graph_propagation import (
 )
 from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
-from seqmed.estimators.validation import ClassifiedRows, checked_class_weights
+from seqmed.estimators.validation import (
+    ClassifiedRows,
+    check_proportions,
+    checked_class_prior,
+    checked_class_weights,
+)
 from seqmed.kernels import Kernel
 from seqmed.late_rows import KeptLabels
 from seqmed.margin.calibration import with_unseen
@@ -32,7 +36,7 @@ from seqmed.mixture import column_scales, mixture_state
 from seqmed.mixture import learning as mixture_update
 from seqmed.mixture.experts import default_experts, named_experts
 from seqmed.mixture.mixture_state import MixtureInfo, MixtureParameters, MixtureState
-from seqmed.numeric.arrays import Array, Indices, Points, check_overflow
+from seqmed.numeric.arrays import Array, Indices, Mask, Points, check_overflow
 from seqmed.numeric.execution import callers_level
 from seqmed.uncertainty import Uncertainty
 
@@ -65,8 +69,10 @@ class SeqGraphMED(StreamClassifier):
         Carries the parameters of the margin expert. None is a `SeqMED` with the `class_weight`,
         `forgetting` and `random_state` of this classifier. The estimator is not fitted; the fitted
         margin expert is `estimator_`.
-    graph_memory : int >= 2, default=10000
-        Largest number of rows kept for the graph. At most half of them are labeled.
+    graph_memory : "auto" or int >= 2, default="auto"
+        Largest number of rows kept for the graph. At most half of them are labeled. "auto" is the
+        number of rows that fit 64 MB in single precision, at least 10,000 and at most 13,000. The
+        number used is `graph_memory_`.
     n_neighbors : int >= 1, default=10
         Number of neighbours of a row in the graph.
     alpha : float in [0, 1), default=0.97
@@ -88,11 +94,13 @@ class SeqGraphMED(StreamClassifier):
         scores and a prior that favours the margin expert. The linear expert is added if this
         predicts the recorded labels better. A number is the weight of the graph in a mixture with
         the margin expert alone. The weights used are `graph_weight_` and `expert_weights_`.
-    class_prior : {"auto", "evidence", "uniform"}, default="auto"
+    class_prior : {"auto", "evidence", "uniform"} or dict, default="auto"
         Whether classes with more labels are favoured. "evidence" favours them if this predicts the
         recorded labels better, which raises accuracy and lowers the recall of rare classes.
         "uniform" does not favour them. "auto" is "uniform" with ``class_weight="balanced"``, and
-        "evidence" otherwise. Only scores of an estimator with ``bias="auto"`` are adjusted.
+        "evidence" otherwise. Only scores of an estimator with ``bias="auto"`` are adjusted. A dict
+        of known class proportions, by label, adjusts the graph to them as in `GraphPropagation`;
+        the other experts are treated as with "evidence".
     unlabeled : object, default=-1
         Marker of unlabeled rows in y. With None, only NaN, None, NaT and empty strings mark them.
     forgetting : "auto" or float in (0, 1], default="auto"
@@ -134,6 +142,8 @@ class SeqGraphMED(StreamClassifier):
         Scales of the columns; all 1 if they are not scaled.
     n_kept_ : int
         Number of rows kept for the graph.
+    graph_memory_ : int
+        Largest number of rows kept for the graph.
     metric_ : {"euclidean", "cosine"} or Kernel
         Distance of the graph.
     duality_gap_ : float
@@ -187,7 +197,7 @@ class SeqGraphMED(StreamClassifier):
         "estimator": "no_validation",
         "scale": [StrOptions({"auto"}), None],
         "mixture": [StrOptions({"evidence"}), Interval(Real, 0.0, 1.0, closed="both")],
-        "class_prior": [StrOptions({"auto", "evidence", "uniform"})],
+        "class_prior": [StrOptions({"auto", "evidence", "uniform"}), dict],
         "forgetting": [StrOptions({"auto"}), Interval(Real, 0.0, 1.0, closed="right")],
         "class_weight": [StrOptions({"balanced"}), dict, None],
         "experts": [StrOptions({"auto"}), list, tuple],
@@ -209,13 +219,13 @@ class SeqGraphMED(StreamClassifier):
         self,
         estimator: Any = None,
         *,
-        graph_memory: int = DEFAULT_GRAPH_MEMORY,
+        graph_memory: int | str = "auto",
         n_neighbors: int = 10,
         alpha: float = 0.97,
         metric: str | Callable[[Any, Any], Any] | Kernel = "auto",
         scale: str | None = "auto",
         mixture: float | str = "evidence",
-        class_prior: str = "auto",
+        class_prior: str | dict[Any, float] = "auto",
         unlabeled: Any = -1,
         forgetting: float | str = "auto",
         class_weight: str | dict[Any, float] | None = None,
@@ -292,6 +302,7 @@ class SeqGraphMED(StreamClassifier):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        check_proportions(self.class_prior)
         if self.estimator is not None:
             self._check_estimator(self.estimator)
         self._template()._check_parameters()
@@ -333,12 +344,16 @@ class SeqGraphMED(StreamClassifier):
         """Return the forgetting factor per batch."""
         return 1.0 if self.forgetting == "auto" else float(self.forgetting)
 
-    def _parameters(self, classes: NDArray[Any]) -> MixtureParameters:
-        """Return the parameters of an update after which there are these classes."""
+    def _parameters(self, classes: NDArray[Any], declared: Mask) -> MixtureParameters:
+        """Return the parameters of an update after which there are these classes.
+
+        ``declared`` is the mask of the classes that the caller has declared.
+        """
         weights = checked_class_weights(self.class_weight, classes)
         return MixtureParameters(
             weight=None if self.mixture == "evidence" else float(self.mixture),
             class_prior=self._resolved_prior() == "evidence",
+            proportions=checked_class_prior(self.class_prior, classes, declared),
             forgetting=self._factor(),
             restarts=self.forgetting == "auto",
             class_weights=weights if isinstance(weights, np.ndarray) else None,
@@ -356,6 +371,8 @@ class SeqGraphMED(StreamClassifier):
 
     def _resolved_prior(self) -> str:
         """Return the value of `class_prior` with "auto" replaced."""
+        if isinstance(self.class_prior, dict):
+            return "evidence"
         if self.class_prior != "auto":
             return self.class_prior
         return "uniform" if self.class_weight == "balanced" else "evidence"
@@ -396,7 +413,11 @@ class SeqGraphMED(StreamClassifier):
         new_batch: bool,
     ) -> tuple[MixtureState, MixtureInfo]:
         return mixture_update.learn(
-            state, rows, self._parameters(classes), new_points=new_points, new_batch=new_batch
+            state,
+            rows,
+            self._parameters(classes, state.counts.declared),
+            new_points=new_points,
+            new_batch=new_batch,
         )
 
     def _learn(self, batch: ClassifiedRows, size: int | None, *, new_points: bool) -> None:
@@ -434,7 +455,7 @@ class SeqGraphMED(StreamClassifier):
         return self._state.graph.keeps_all_rows
 
     def _retract(self, points: Points, codes: Indices | None) -> None:
-        parameters = self._parameters(self.classes_)
+        parameters = self._parameters(self.classes_, self._state.counts.declared)
         state, info, kept = mixture_update.retract(self._state, points, codes, parameters)
         self._commit(state, info, self.classes_[kept])
 
@@ -457,6 +478,11 @@ class SeqGraphMED(StreamClassifier):
         model = self._snapshot()
         scale = model._state.column_scale
         return scale.copy() if scale.size else np.ones(model.n_features_in_)
+
+    @property
+    def graph_memory_(self) -> int:
+        """Largest number of rows kept for the graph."""
+        return int(self._snapshot()._state.graph.capacity)
 
     @property
     def metric_(self) -> Any:

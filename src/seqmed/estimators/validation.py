@@ -40,6 +40,8 @@ ASYMMETRY = 1e-6
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-50, 1e50
 # Description of a missing cell, and largest number of characters of a cell, in error messages.
 MISSING_CELL, LONGEST_CELL = "NaN (missing values)", 40
+# Largest difference between the sum of class proportions and 1.
+PROPORTIONS_ERROR = 0.01
 # Squares of features, and products of two such squares, must stay finite.
 LARGEST_FEATURE = 1e70
 
@@ -330,6 +332,61 @@ def checked_class_weights(given: Any, classes: NDArray[Any]) -> Any:
             "weights, or remove the rows of a class to leave it out."
         )
     return np.array(weights, dtype=np.float64)
+
+
+def checked_class_prior(given: Any, classes: NDArray[Any], declared: Mask) -> Array | None:
+    """Return known class proportions, (K,), from a dict by label; None without a dict.
+
+    Keys may name classes that have not appeared. Once classes are declared, they must be classes.
+
+    Parameters
+    ----------
+    given : the parameter ``class_prior``.
+    classes : (K,) sorted classes.
+    declared : (K,) mask of the classes that the caller has declared.
+    """
+    check_proportions(given)
+    if not isinstance(given, dict):
+        return None
+    proportions = np.zeros(classes.size)
+    for label, proportion in given.items():
+        try:
+            place = find(split_labels([label], None, known=classes)[1], classes)
+        except ValueError:  # of another type
+            place = np.zeros(0, dtype=np.intp)
+        if not place.size or (place[0] < 0 and declared.any()):
+            raise ValueError(
+                f"class_prior has the key {label!r}, expected labels of the classes "
+                f"{classes.tolist()}: correct the key, or leave it out."
+            )
+        if place[0] >= 0:
+            proportions[place[0]] = proportion
+    missing = classes[proportions == 0]
+    if missing.size:
+        raise ValueError(
+            f"class_prior has no proportion of the class {missing.tolist()[0]!r}, expected one of "
+            f"every class in {classes.tolist()}: add the class, or set class_prior=None."
+        )
+    return proportions
+
+
+def check_proportions(given: Any) -> None:
+    """Refuse a dict of class proportions that are not positive or do not sum to 1."""
+    if not isinstance(given, dict):
+        return
+    for label, proportion in given.items():
+        number = isinstance(proportion, Real) and not isinstance(proportion, bool | np.bool_)
+        if not number or not 0 < float(proportion) < np.inf:
+            raise ValueError(
+                f"class_prior has the proportion {proportion!r} of the class {label!r}, expected a "
+                "number > 0: correct it, or leave out a class that does not occur."
+            )
+    total = float(sum(given.values()))
+    if abs(total - 1.0) > PROPORTIONS_ERROR:
+        raise ValueError(
+            f"class_prior has proportions with the sum {total:.6g}, expected 1: divide them by "
+            "their sum."
+        )
 
 
 # -- models ----------------------------------------------------------------------------------------

@@ -27,6 +27,9 @@ from seqmed.numeric.expectations import expect, expect_shape
 # a block is read into the cache less often. If the number of rows were a power of two, products
 # would be a third slower.
 BLOCK, STRIP = 960, 1024
+# Largest number of inner products of a strip (32 MB), if it has more than 64 queries. The memory of
+# more products is new in every search, and touching it first takes longer than the products.
+PRODUCTS, FEWEST_QUERIES = 2**23, 64
 # Number of entries of a list per neighbour of the graph. The additional entries compensate for
 # deletions.
 SPARE = 1.6
@@ -165,7 +168,7 @@ class KeptRows:
             for rows in part:
                 scan.nearest(queries.take(rows), own[rows], found.take(rows))
 
-        cut = strips(queries.size)
+        cut = strips(queries.size, self.size)
         count = min(allowed_threads(), len(cut))
         run_in_threads(fill, (cut[n::count] for n in range(count)), queries.size * self.size)
         return found
@@ -190,7 +193,7 @@ class KeptRows:
         kept = replace(self, blocks=with_rows(self.blocks, slots, entering), lists=lists)
         own, found = slots.astype(np.int32), empty_lists(slots.size, length, limit)
         scan = Scan(self.metric, kept.blocks)
-        for rows in strips(slots.size):
+        for rows in strips(slots.size, size):
             scan.nearest(entering.take(rows), own[rows], found.take(rows), lists)
         lists.put(slots, found)
         complete = lists.horizons == np.float32(limit)
@@ -209,9 +212,10 @@ def no_kept_rows(metric: Metric, n_neighbors: int) -> KeptRows:
     return KeptRows(metric, n_neighbors, (), empty_lists(0, length, metric.limit))
 
 
-def strips(n: int) -> list[slice]:
-    """Return slices of at most `STRIP` queries that cover n queries."""
-    return [slice(start, min(start + STRIP, n)) for start in range(0, n, STRIP)]
+def strips(n: int, n_rows: int) -> list[slice]:
+    """Return slices of queries that cover n queries of ``n_rows`` rows: see `STRIP`, `PRODUCTS`."""
+    size = min(STRIP, max(FEWEST_QUERIES, PRODUCTS // max(1, n_rows)))
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
 def joined_rows(parts: Sequence[Stored]) -> Stored:
@@ -225,11 +229,26 @@ def with_rows(blocks: tuple[Stored, ...], slots: Indices, entering: Stored) -> t
     """Return the blocks with rows put in the given slots; unchanged blocks are shared."""
     result = list(blocks)
     for number in np.unique(slots // BLOCK):
-        if number == len(result):
-            result.append(entering.take(slice(0)))
-        chosen, old = np.flatnonzero(slots // BLOCK == number), result[number]
-        places = slots[chosen] - number * BLOCK
-        source = np.arange(max(old.size, int(places.max()) + 1))
-        source[places] = old.size + np.arange(places.size)
-        result[number] = joined_rows([old, entering.take(chosen)]).take(source)
+        chosen = np.flatnonzero(slots // BLOCK == number)
+        places, new = slots[chosen] - number * BLOCK, entering.take(chosen)
+        block = result[number] if number < len(result) else entering.take(slice(0))
+        result[number : number + 1] = [with_places(block, places, new)]
     return tuple(result)
+
+
+def with_places(block: Stored, places: Indices, new: Stored) -> Stored:
+    """Return a copy of a block with new rows in the given places.
+
+    Places from the size of the block on must be consecutive.
+    """
+    size = max(block.size, int(places.max()) + 1)
+    if sp.issparse(block.rows):
+        source = np.arange(size)
+        source[places] = block.size + np.arange(places.size)
+        return joined_rows([block, new]).take(source)
+    # most updates change most blocks, so each array is copied only once
+    arrays = [np.empty((size, *array.shape[1:]), dtype=array.dtype) for array in block]
+    for array, old, entering in zip(arrays, block, new, strict=True):
+        array[: block.size] = old
+        array[places] = entering
+    return Stored(*arrays)

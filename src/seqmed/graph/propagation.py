@@ -43,6 +43,14 @@ LARGEST_GATHER = 2**20
 LABELED_SHARE = 0.5
 # Fraction of the kept rows that may change before the system is solved again without new labels.
 STALE_SHARE = 0.01
+# With fewer unlabeled rows, the proportions of the classes are those over all kept rows.
+FEWEST_UNLABELED = 50
+# Largest factor of a class, and the inverse of the smallest. Larger factors would amplify the
+# errors of small influences.
+LARGEST_FACTOR = 50.0
+# Largest number of Sinkhorn steps, and the relative change of the factors at which they end. If
+# proportions cannot be reached, some factors grow without end.
+SINKHORN_STEPS, SINKHORN_TOLERANCE = 100, 1e-6
 # If the label weight of a class at the last solve was larger than this multiple of its current
 # weight, the next solve starts from zero.
 LARGEST_RATIO = 10.0
@@ -63,6 +71,7 @@ class GraphState:
     influence : (n, K) float32, the posterior mean U of every class, >= 0, per unit of label weight.
     solution : (n, K) float32, the last solution Z; the next solve starts from it.
     solved_label_weights : (K,) label weight of every class at the last solve.
+    class_factors : (K,) factors > 0 of the scores; 1 without known class proportions.
     n_unlabeled : number of unlabeled rows seen; forgetting discounts earlier rows.
     n_stale : number of kept rows that have changed since the last solve.
     """
@@ -76,6 +85,7 @@ class GraphState:
     influence: Single = field(default_factory=lambda: np.zeros((0, 0), np.float32))
     solution: Single = field(default_factory=lambda: np.zeros((0, 0), np.float32))
     solved_label_weights: Array = field(default_factory=lambda: np.zeros(0))
+    class_factors: Array = field(default_factory=lambda: np.ones(0))
     n_unlabeled: float = 0.0
     n_stale: int = 0
     n_updates: int = 0
@@ -85,9 +95,10 @@ class GraphState:
         n, n_classes = self.rows.size, self.influence.shape[-1]
         expect_shape(self, (n,), "codes", "label_weights")
         expect_shape(self, (n, n_classes), "influence", "solution")
-        expect_shape(self, (n_classes,), "solved_label_weights")
+        expect_shape(self, (n_classes,), "solved_label_weights", "class_factors")
         expect(((self.codes >= -1) & (self.codes < n_classes)).all(), "known classes")
         weighted = (self.label_weights > 0) == (self.codes >= 0)
+        expect((self.class_factors > 0).all(), "factors > 0 of the classes")
         expect(weighted.all(), "a label weight for every labeled row, and for no other")
         expect(n <= self.capacity and 0 <= self.alpha < 1, "n <= capacity and alpha in [0, 1)")
 
@@ -115,7 +126,11 @@ class GraphState:
 
     def with_classes(self, places: Indices, n_classes: int) -> GraphState:
         """Return the state with class c moved to ``places[c]`` of ``n_classes``; -1 drops it."""
+        if np.array_equal(places, np.arange(n_classes)):  # as in most batches
+            return self
         codes = np.append(places, UNLABELED).astype(np.int32)[self.codes]
+        class_factors = np.ones(n_classes)
+        class_factors[places[places >= 0]] = self.class_factors[places >= 0]
         return replace(
             self,
             codes=codes,
@@ -123,6 +138,7 @@ class GraphState:
             influence=moved(self.influence, places, n_classes),
             solution=moved(self.solution, places, n_classes),
             solved_label_weights=moved(self.solved_label_weights, places, n_classes),
+            class_factors=class_factors,
         )
 
     def forget(self, forgetting: float, *, new_labels: bool = True) -> GraphState:
@@ -149,14 +165,14 @@ class GraphState:
     def scores(self, found: Lists, class_weights: Array | None = None) -> Array:
         """Return class scores (m, K) >= 0 of rows with these nearest kept rows.
 
-        The scores are the heat-weighted mean of U over the neighbours, divided by the sum of this
-        mean over the classes. If no label has reached the neighbours, the scores are uniform over
-        the classes with labels. ``class_weights`` (K,) multiply the scores first.
+        The scores are the heat-weighted mean of U over the neighbours, times `class_factors` and
+        ``class_weights`` (K,), divided by their sum over the classes. If no label has reached the
+        neighbours, the scores are uniform over the classes with labels.
         """
         known = self.class_label_weights > 0
         if not known.any():
             return np.zeros((found.sizes.size, known.size))
-        values = self.mean_influence(found).astype(np.float64)
+        values = self.class_factors * self.mean_influence(found)
         values *= 1.0 if class_weights is None else class_weights
         totals = values.sum(axis=1)
         reached = totals > 0
@@ -246,7 +262,7 @@ def take_random(pool: list[int], rng: np.random.Generator) -> int:
 
 
 def learn_graph(
-    state: GraphState, rows: Rows, *, new_points: bool = True
+    state: GraphState, rows: Rows, *, new_points: bool = True, proportions: Array | None = None
 ) -> tuple[GraphState, GraphInfo, Indices]:
     """Learn a batch: add some of its rows to the kept rows, and solve the system.
 
@@ -256,6 +272,7 @@ def learn_graph(
     rows : m rows.
     new_points : False if the labels belong to rows learned before. A kept row is then given its
         label; a row that is no longer kept enters again.
+    proportions : (K,) known class proportions, see `proportion_factors`; None if they are unknown.
 
     Returns
     -------
@@ -288,7 +305,8 @@ def learn_graph(
     )
     changed = relabeled(changed, taken, codes[entering], label_weights[entering])
     labels_changed = not new_points or bool((codes[entering] >= 0).any())
-    return *solved(changed, taken, labels_changed=labels_changed), slots
+    changed, info = solved(changed, taken, labels_changed=labels_changed)
+    return with_proportions(changed, proportions), info, slots
 
 
 def solved(
@@ -334,15 +352,19 @@ def grown(values: Single, n: int) -> Single:
     return np.vstack([values, np.zeros((n, values.shape[1]), dtype=np.float32)])
 
 
-def rescaled_graph(state: GraphState, factors: Array) -> tuple[GraphState, GraphInfo]:
+def rescaled_graph(
+    state: GraphState, factors: Array, proportions: Array | None = None
+) -> tuple[GraphState, GraphInfo]:
     """Return the state with columns multiplied by ``factors`` (p,), which are powers of two.
 
-    The distances must be Euclidean. The neighbour lists are computed from scratch.
+    The distances must be Euclidean. The neighbour lists are computed from scratch. ``proportions``
+    (K,) are known class proportions.
     """
     slots, metric = np.arange(state.rows.size), euclidean(state).rescaled(factors)
     stored = metric.stored(clipped(state.rows.take(slots).rows * factors))
     rows = no_kept_rows(metric, state.rows.n_neighbors).put(slots, stored)
-    return solved(replace(state, rows=rows), no_indices(), labels_changed=True)
+    state, info = solved(replace(state, rows=rows), no_indices(), labels_changed=True)
+    return with_proportions(state, proportions), info
 
 
 def euclidean(state: GraphState) -> Euclidean:
@@ -353,6 +375,66 @@ def euclidean(state: GraphState) -> Euclidean:
 def kept_points(state: GraphState, slots: Indices | slice) -> Array:
     """Return kept rows in the coordinates of the rows of the stream, for Euclidean distances."""
     return euclidean(state).points(state.rows.take(np.arange(state.rows.size)[slots]))
+
+
+# -- known class proportions -----------------------------------------------------------------------
+
+
+def with_proportions(state: GraphState, proportions: Array | None) -> GraphState:
+    """Return the state with the factors of known class proportions (K,), or of none."""
+    return replace(state, class_factors=proportion_factors(state, proportions))
+
+
+def proportion_factors(state: GraphState, proportions: Array | None) -> Array:
+    """Return factors (K,) of the class scores, by known proportions of the classes.
+
+    The factors are such that the mean scores of unlabeled kept rows are, half way, the known
+    proportions: their geometric mean with the mean scores without factors, normalised. They are
+    found by Sinkhorn steps. Rows that no label has reached are left out: their scores are uniform
+    whatever the factors. If `FEWEST_UNLABELED` kept rows are not unlabeled, all kept rows count.
+
+    Parameters
+    ----------
+    state : a solved state.
+    proportions : (K,) positive proportions, of which those of the classes with labels are
+        normalised. None gives factors 1.
+
+    Returns
+    -------
+    factors : (K,) from 1 / `LARGEST_FACTOR` to `LARGEST_FACTOR`; 1 for a class without a label.
+    """
+    factors = np.ones(state.influence.shape[1])
+    known = np.flatnonzero(state.class_label_weights > 0)
+    if proportions is None or known.size < 2:
+        return factors
+    rows = np.flatnonzero(state.codes < 0)
+    if rows.size < FEWEST_UNLABELED:
+        rows = np.arange(state.rows.size)
+    scores = state.mean_influence(state.rows.lists.take(rows))[:, known].astype(np.float64)
+    scores = scores[scores.any(axis=1)]
+    if scores.size:
+        scores /= scores.sum(axis=1, keepdims=True)
+        target = np.sqrt(scores.mean(axis=0) * proportions[known])
+        factors[known] = sinkhorn_factors(scores, target / target.sum())
+    return factors
+
+
+def sinkhorn_factors(scores: Array, target: Array) -> Array:
+    """Return factors (k,) with which the mean of normalised scores (n, k) is the target (k,).
+
+    A class that has no scores has the target 0 and the factor 1. The factors are bounded by
+    `LARGEST_FACTOR`; if no factors reach the target, they are those of the last step.
+    """
+    factors = np.ones(target.size)
+    for _ in range(SINKHORN_STEPS):
+        means = factors * (np.reciprocal(scores @ factors) @ scores) / scores.shape[0]
+        ratios = np.divide(target, means, out=np.ones_like(means), where=means > 0)
+        new = np.clip(factors * ratios, 1.0 / LARGEST_FACTOR, LARGEST_FACTOR)
+        change = np.abs(new / factors - 1.0).max()
+        factors = new
+        if change <= SINKHORN_TOLERANCE:
+            break
+    return factors
 
 
 # -- late labels, and labels that are retracted ----------------------------------------------------
@@ -387,19 +469,20 @@ def without_labels(state: GraphState, classes: Mask) -> GraphState:
 
 
 def retract_from_graph(
-    state: GraphState, points: Points, codes: Indices | None
+    state: GraphState, points: Points, codes: Indices | None, proportions: Array | None = None
 ) -> tuple[GraphState, GraphInfo, Indices]:
     """Retract the labels ``codes`` (m,) of kept rows; None retracts any label of a row.
 
-    The rows and the graph do not change. Return the state, its report, and the slots (m,) of the
-    rows, -1 where the label was not found.
+    The rows and the graph do not change. ``proportions`` (K,) are known class proportions. Return
+    the state, its report, and the slots (m,) of the rows, -1 where the label was not found.
     """
     slots = equal_slots(state, points, codes)
     slots = np.where(state.codes[slots] >= 0, slots, -1)
     found = slots[slots >= 0]
     changed = relabeled(state, found, UNLABELED, 0.0)
     changed = replace(changed, n_updates=state.n_updates + 1)
-    return *solved(changed, no_indices(), labels_changed=found.size > 0), slots
+    changed, info = solved(changed, no_indices(), labels_changed=found.size > 0)
+    return with_proportions(changed, proportions), info, slots
 
 
 def relabeled(state: GraphState, slots: Indices, codes: Any, label_weights: Any) -> GraphState:
@@ -486,33 +569,43 @@ def with_classes(state: PropagationState, places: Indices, declared: Mask) -> Pr
 
 
 def learn(
-    state: PropagationState, rows: Rows, forgetting: float, *, new_points: bool, new_batch: bool
+    state: PropagationState,
+    rows: Rows,
+    forgetting: float,
+    proportions: Array | None = None,
+    *,
+    new_points: bool,
+    new_batch: bool,
 ) -> tuple[PropagationState, GraphInfo]:
     """Learn a batch, or late labels if its points are not new.
 
-    ``new_batch`` is False for a part of a larger batch, which is not counted as a batch. Every
-    other batch but the first discounts earlier rows by ``forgetting`` in (0, 1]; earlier labels are
-    discounted by batches with labels only.
+    ``proportions`` (K,) are known class proportions. ``new_batch`` is False for a part of a larger
+    batch, which is not counted as a batch. Every other batch but the first discounts earlier rows
+    by ``forgetting`` in (0, 1]; earlier labels are discounted by batches with labels only.
     """
     forgetting = forgetting if new_batch and state.n_batches else 1.0
     codes, weights = rows.codes[rows.labeled], rows.weights[rows.labeled]
     counts = state.counts.forget(forgetting if codes.size else 1.0).add(codes, weights)
     graph = state.graph.forget(forgetting, new_labels=bool(codes.size))
     with one_thread():
-        graph, info, _ = learn_graph(graph, rows, new_points=new_points)
+        graph, info, _ = learn_graph(graph, rows, new_points=new_points, proportions=proportions)
     return PropagationState(graph, counts, state.n_batches + new_batch), info
 
 
 def retract(
-    state: PropagationState, points: Points, codes: Indices | None
+    state: PropagationState,
+    points: Points,
+    codes: Indices | None,
+    proportions: Array | None = None,
 ) -> tuple[PropagationState, GraphInfo, Mask]:
     """Retract the labels of some rows; also return the mask (K,) of the classes that are kept.
 
     ``codes`` (n,) are the classes of the labels, None for whatever labels the rows have.
+    ``proportions`` (K,) are known class proportions.
     """
     before = state.graph
     with one_thread():
-        graph, info, slots = retract_from_graph(before, points, codes)
+        graph, info, slots = retract_from_graph(before, points, codes, proportions)
     if (slots < 0).any():
         row = int(np.flatnonzero(slots < 0)[0])
         raise ValueError(

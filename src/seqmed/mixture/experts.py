@@ -13,12 +13,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import scipy
 import scipy.sparse as sp
+import sklearn
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import (
@@ -49,7 +50,7 @@ N_TREES = 100
 # Rows of a new fit on which its probabilities are tried.
 TRIED = 8
 # Libraries that determine a fit, and the difference of probabilities that is not warned of.
-LIBRARIES = ("scikit-learn", "numpy", "scipy")
+LIBRARIES = {"scikit-learn": sklearn, "numpy": np, "scipy": scipy}
 SAME_PROBABILITY = 1e-6
 # Largest values of parameters of an expert in a model file: they bound time and memory of a fit.
 BOUNDS = {"n_estimators": 2000, "max_iter": 10_000, "n_neighbors": 1000, "max_leaf_nodes": 100_000}
@@ -219,6 +220,7 @@ class Expert:
         """
         if self.fit is None or self.fit.classifier is None:
             return np.tile(known / known.sum(), (points.shape[0], 1))
+        expect((self.fit.present < known.size).all(), "known classes in the experts")
         found = self.fit.classifier.probabilities(points)
         if found.shape != (points.shape[0], self.fit.present.size):
             raise ValueError(f"its probabilities have the shape {found.shape}")
@@ -312,7 +314,7 @@ class Check(NamedTuple):
 def check_of(experts: Sequence[Expert], points: Points, known: Mask) -> Check:
     """Return the probabilities of the experts at some rows."""
     found = np.stack([expert.probabilities(points, known) for expert in experts], axis=1)
-    versions = ", ".join(f"{each} {version(each)}" for each in LIBRARIES)
+    versions = ", ".join(f"{name} {each.__version__}" for name, each in LIBRARIES.items())
     return Check(points, found, versions)
 
 

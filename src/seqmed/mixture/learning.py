@@ -244,7 +244,9 @@ def learn_mini_batch(
     labels = rows.take(cut.start + labeled)
     counts = state.counts.add(labels.codes, labels.weights)
     record = recorded(state, labels, take_rows(part.points, labeled), late=not new_points)
-    graph, graph_info, slots = propagation.learn_graph(state.graph, part, new_points=new_points)
+    graph, graph_info, slots = propagation.learn_graph(
+        state.graph, part, new_points=new_points, proportions=parameters.proportions
+    )
     margin, margin_info = learned_margin(state, scaled, cut, parameters, first=first)
     class_weights = counts.class_weights(parameters.class_weights)
     unlabeled = np.flatnonzero(~part.labeled)[-PROBES:]
@@ -376,7 +378,9 @@ def restarted(
     labels = state.labels.newest(RECORD).take(valid)
     with one_thread():
         graph = propagation.without_labels(state.graph, weights > 0)
-        graph, info, _ = propagation.learn_graph(graph, recent, new_points=False)
+        graph, info, _ = propagation.learn_graph(
+            graph, recent, new_points=False, proportions=parameters.proportions
+        )
         state = state._replace(
             graph=graph,
             counts=replace(state.counts, discounted=weights),
@@ -438,7 +442,7 @@ def rescaled(
     """Return the state with other scales of the columns."""
     factors = state.column_scale / scale
     rows = kept_rows(state, factors)
-    graph, info = propagation.rescaled_graph(state.graph, factors)
+    graph, info = propagation.rescaled_graph(state.graph, factors, parameters.proportions)
     state = state._replace(
         graph=graph,
         probes=state.probes * factors,
@@ -523,7 +527,9 @@ def without_labels(
     """
     codes = retracted.codes
     with one_thread():
-        graph, info, slots = propagation.retract_from_graph(state.graph, retracted.points, codes)
+        graph, info, slots = propagation.retract_from_graph(
+            state.graph, retracted.points, codes, parameters.proportions
+        )
     # labels of rows that are no longer kept have the mean discount of their class
     means = state.counts.discounted[codes] / state.counts.weights[codes]
     kept_weights = state.graph.label_weights[slots]

@@ -231,6 +231,7 @@ class MixtureParameters(NamedTuple):
     ----------
     weight : weight of the graph if it is fixed; None to choose it by evidence.
     class_prior : whether class priors may be used.
+    proportions : (K,) known class proportions; None if they are unknown.
     forgetting : factor per batch, in (0, 1].
     restarts : whether the experts start again after a change of the concept.
     class_weights : (K,) weights of the classes; None for equal weights.
@@ -240,6 +241,7 @@ class MixtureParameters(NamedTuple):
 
     weight: float | None
     class_prior: bool
+    proportions: Array | None
     forgetting: float
     restarts: bool
     class_weights: Array | None
@@ -317,7 +319,6 @@ class MixtureState(NamedTuple):
         expect((self.labels.codes < size).all(), "known classes in the kept labels")
         for expert in self.experts:
             if expert.fit is not None:
-                expect((expert.fit.present < size).all(), "known classes in the experts")
                 expect(np.isin(expert.fit.numbers, self.labels.numbers).all(), "rows of experts")
         expect(self.column_scale.shape in ((0,), (width,)), "a scale for every column")
         before = self if self.trial is None else self.trial.state
