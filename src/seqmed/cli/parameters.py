@@ -13,6 +13,7 @@ from seqmed.estimators.graph_propagation import GraphPropagation
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
+from seqmed.estimators.validation import PROPORTIONS_ERROR
 from seqmed.streams.label_column import DEFAULT_MARKER, Label, LabelColumn, label_of, whole
 from seqmed.tables.encoder import TableEncoder
 from seqmed.tables.features import COUNTS
@@ -43,8 +44,6 @@ ENCODER_OPTIONS = {
 LISTS = ("features", "missing_values")
 # Values of --class-prior that are no proportions.
 PRIOR_WORDS = ("auto", "evidence", "uniform")
-# Largest difference between the sum of class proportions and 1.
-PROPORTIONS_ERROR = 0.01
 WORDS = {"none": None, "true": True, "false": False, "inf": float("inf")}
 
 
@@ -100,7 +99,7 @@ def parse_class_prior(texts: Sequence[str]) -> str | dict[str, float]:
             )
         proportions[name] = proportion
     total = sum(proportions.values())
-    if round(abs(total - 1.0), 9) > PROPORTIONS_ERROR:  # 3 * 0.33 is accepted
+    if abs(total - 1.0) > PROPORTIONS_ERROR:
         raise CommandError(
             f"the proportions of --class-prior have the sum {total:.6g}, expected 1: name every "
             "class, or divide the proportions by their sum."

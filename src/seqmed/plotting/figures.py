@@ -225,7 +225,7 @@ def draw_changes(axes: Axes, records: Sequence[Record]) -> None:
     changes = np.interp(labeled[found] - since, np.append(0, labeled), np.append(start, rows))
     named: list[float] = []
     labels: set[str] = set()  # each is once in the legend
-    ends = [*found[1:], len(records)]
+    ends = [*found, len(records)][1:]
     for change, place, end in zip(changes, found, ends, strict=True):
         revoked = any(each.get("new_start") == "revoked" for each in records[place:end])
         colour, line = ("0.6", "change, revoked") if revoked else ("black", "change of the concept")
