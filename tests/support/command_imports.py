@@ -11,14 +11,11 @@ from typer.testing import CliRunner
 
 import seqmed
 from seqmed import SeqGraphMED, SeqLapMED
-from seqmed.mixture import experts
 
 NEVER = ("seqmed.__main__", "seqmed.adapters")  # a command, and packages that may be missing
 for found in pkgutil.walk_packages(seqmed.__path__, "seqmed."):
     if not found.name.startswith(NEVER):
         importlib.import_module(found.name)
-
-experts.N_TREES = 8  # as in the tests themselves
 
 # Options are read and pages of help are written by packages that are imported when first needed.
 options = typer.Typer(rich_markup_mode="markdown")

@@ -7,10 +7,17 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
+from seqmed.mixture.experts import FittedClassifier
+
 
 def leaves(value, path="model"):
-    """Yield (path, leaf) for everything reachable; an array is a leaf."""
-    if isinstance(value, BaseEstimator):
+    """Yield (path, leaf) for everything reachable; an array is a leaf.
+
+    A fitted expert is what it was fitted on, which is beside it.
+    """
+    if isinstance(value, FittedClassifier):
+        yield path, type(value.model)
+    elif isinstance(value, BaseEstimator):
         yield from leaves(vars(value), path)
     elif sp.issparse(value):
         for part in ("data", "indices", "indptr"):
