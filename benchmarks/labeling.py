@@ -176,7 +176,7 @@ def labels_needed(task):
     of_random = accuracy(model, test, test_truth)
     found = {}
     with tempfile.TemporaryDirectory() as folder, LabelLog(Path(folder) / "log.csv") as log:
-        pool = Pool(TableRows(table), seed=seed)
+        pool = Pool(TableRows(table))
         learner = LabelLearner(new_model(table, seed), pool)
         background = Background(learner, log.events, lambda learner: None)
         server = Server(Desk(log, log.events, background))
@@ -230,7 +230,7 @@ def simulate(seed):
     centres = random.normal(size=(4, 6)) * 1.1
     table, truth = clouds(800, random, centres)
     others, others_truth = clouds(OTHER_ROWS, random, centres)
-    learner = LabelLearner(new_model(table, seed), Pool(TableRows(table), seed=seed))
+    learner = LabelLearner(new_model(table, seed), Pool(TableRows(table)))
     learner.choose_rounds()
     of_round = {}
     while learner.ledger.n_answers < ANSWERS:
@@ -239,7 +239,7 @@ def simulate(seed):
             of_round[number] = accuracy(learner.model, others, others_truth) if known else None
         position = learner.ledger.n_answers
         cards = learner.rounds[round_at(position)]
-        card = next(card for card in cards if not learner.ledger.row(card.key).people)
+        card = next(card for card in cards if learner.ledger.row(card.key).person is None)
         label = str(truth[card.key.row - 1])
         guess, probability = card.probabilities[0] if card.probabilities else ("", None)
         event = Event("label", str(round_at(position)), "oracle", *card.key, "", label,
@@ -249,9 +249,9 @@ def simulate(seed):
     outcome = accuracy_of(outcomes(ledger, checks=True))
     scored = [row.asked for row in ledger.rows.values() if row.asked.why == "random"]
     wanted = [of_round[int(event.time)] for event in scored if event.guess][-LATEST:]
-    queried = accuracy_of(outcomes(ledger, checks=False), ANSWERS)
+    queried = np.mean(outcomes(ledger, checks=False))
     return {"low": outcome.low, "high": outcome.high, "checks": outcome.n, "value": outcome.value,
-            "accuracy": float(np.mean(wanted)), "queried": queried.value}  # fmt: skip
+            "accuracy": float(np.mean(wanted)), "queried": float(queried)}  # fmt: skip
 
 
 def report_coverage(results):

@@ -228,6 +228,32 @@ def test_two_browsers_lose_nothing(tmp_path, new_browser):
             assert not page.errors
 
 
+def test_a_disagreement_is_settled(tmp_path, browser):
+    table, _ = clouds(60)
+    with Site(tmp_path, table, classes=["x", "y"]) as site:
+        ada, bo = site.person("Ada"), site.person("Bo")
+        for _ in range(12):
+            ada.label(lambda row: "x")
+        while not site.get("history?only=disputes")["total"]:
+            bo.label(lambda row: "y")
+        page = Page(browser, site.address, "Cy")
+        page.until(lambda: page.text("n-disputes") == "1")
+        page.click("#show-disputes")
+        page.until(lambda: page.text("history-title") == "Disagreements")
+        page.until(lambda: page.text("found") == "1 row")
+        assert "kappa" in page.text("agreement")
+        page.tab_to("e.dataset.row")
+        page.keys(Keys.ENTER)
+        page.until(lambda: page.script("return document.getElementById('edit').open"))
+        page.choose("e.dataset.label === 'y'")
+        page.until(lambda: not page.shown("n-disputes"))
+        assert site.get("status")["classes"] == [
+            ["x", 11],
+            ["y", site.get("status")["labels"] - 11],
+        ]
+        assert not page.errors
+
+
 def emulate(driver, width=None, scheme="light"):
     driver.execute_cdp_cmd(
         "Emulation.setEmulatedMedia",

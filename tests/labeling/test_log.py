@@ -166,7 +166,7 @@ def test_another_file_is_not_touched(tmp_path, text):
 
 
 def test_columns_of_the_data_may_not_be_those_of_the_log(tmp_path):
-    with pytest.raises(LabelingError, match="column 'row' of its own"):
+    with pytest.raises(LabelingError, match="another column 'row'"):
         LabelLog(tmp_path / "log.csv", "row")
 
 
@@ -257,6 +257,9 @@ def test_replay_gives_the_same_state(found):
     assert again.rows == ledger.rows
     assert +again.classes == +ledger.classes
     assert (again.returned, again.answers) == (ledger.returned, ledger.answers)
+    # every person has each row that they answered once
+    for person, keys in ledger.answers.items():
+        assert sorted(keys) == sorted(k for k, row in ledger.rows.items() if person in row.people)
     # the counts are those of the labels
     labels = [row.label for row in ledger.rows.values() if row.label is not None]
     assert dict(+ledger.classes) == {label: labels.count(label) for label in set(labels)}
@@ -304,6 +307,8 @@ def test_the_log_is_no_formula_in_any_cell_and_is_read_back(tmp_path):
 
 def test_current_labels_have_one_line_per_row(tmp_path: Path):
     with LabelLog(tmp_path / "log.csv", "id", "kind") as log:
-        found = current_labels(log.header, Ledger(EVENTS), lambda key: ("now.csv", key.row + 6))
+        ledger = Ledger(EVENTS)
+        where = {key: ("now.csv", key.row + 6) for key in ledger.rows}
+        found = current_labels(log.header, ledger, where)
         lines = b"".join(found).decode().splitlines()
     assert lines == ["file,row,digest,id,kind", "now.csv,7,r0000000000000001,r1,cat"]

@@ -7,11 +7,12 @@ import pyarrow as pa
 import pytest
 
 from seqmed.cli.label_log import file_names
+from seqmed.labeling import pool as pool_module
 from seqmed.labeling import queue
 from seqmed.labeling.learner import LabelLearner
 from seqmed.labeling.ledger import Ledger
 from seqmed.labeling.log import DIGEST, Event, LabelingError, RowKey
-from seqmed.labeling.pool import CHECK_SHARE, Pool, row_digests, row_ranks, wanted_rows
+from seqmed.labeling.pool import CHECK_SHARE, Pool, row_digests, row_ranks
 from seqmed.labeling.queue import choose_round, round_at, why_asked
 from tests.support.labeling import TableRows, clouds, key_at, new_model, replayed
 from tests.support.state import state_bits
@@ -61,31 +62,33 @@ def labels_of(table, truth, n_rows) -> list[Event]:
 # -- the pool --------------------------------------------------------------------------------------
 
 
-def test_the_pool_does_not_depend_on_how_the_files_are_read():
+def test_the_pool_does_not_depend_on_how_the_files_are_read(monkeypatch):
     table = numbered(500)
-    first = Pool(TableRows(table, piece=7), size=50)
-    second = Pool(TableRows(table, piece=500), size=50)
+    monkeypatch.setattr(pool_module, "LARGEST_POOL", 50)
+    first = Pool(TableRows(table, piece=7))
+    second = Pool(TableRows(table, piece=500))
     assert keys(first) == keys(second)
     assert len(first.keys) == 50
-    places = [first.place(key) for key in keys(first)]
+    places = [first.places[key] for key in keys(first)]
     numbers = first.take(places).column("n").to_pylist()
     assert numbers == [key.row - 1 for key in keys(first)]
 
 
-def test_the_pool_is_a_uniform_sample():
+def test_the_pool_is_a_uniform_sample(monkeypatch):
+    monkeypatch.setattr(pool_module, "LARGEST_POOL", 10)
     counts = np.zeros(40)
-    for seed in range(300):
-        counts[
-            [key.row - 1 for key in keys(Pool(TableRows(numbered(40)), size=10, seed=seed))]
-        ] += 1
+    for number in range(300):
+        pool = Pool(TableRows(numbered(40), f"{number}.csv"))
+        counts[[key.row - 1 for key in keys(pool)]] += 1
     # each row is in a quarter of the pools: 75 of 300, standard deviation 7.5
     assert np.all(np.abs(counts - 75) < 4.5 * 7.5)
-    ranks = row_ranks("rows.csv", np.arange(1, 10_001), 0)
+    ranks = row_ranks("rows.csv", np.arange(1, 10_001))
     assert np.all(np.abs(np.histogram(ranks, 10, (0, 1))[0] - 1000) < 150)
 
 
-def test_the_pool_holds_a_limited_number_of_bytes():
-    pool = Pool(TableRows(numbered(300, "x" * 1000), piece=20), size=200, n_bytes=50_000)
+def test_the_pool_holds_a_limited_number_of_bytes(monkeypatch):
+    monkeypatch.setattr(pool_module, "LARGEST_BYTES", 50_000)
+    pool = Pool(TableRows(numbered(300, "x" * 1000), piece=20))
     assert 40 <= len(pool.keys) <= 50
     assert pool.table.nbytes < 60_000
 
@@ -93,8 +96,8 @@ def test_the_pool_holds_a_limited_number_of_bytes():
 def test_labeled_rows_are_not_asked_and_wanted_rows_are_found():
     table = numbered(100)
     wanted = [key_at(table, 3), key_at(table, 77)]
-    pool = Pool(TableRows(table, labeled=range(1, 71)), wanted, size=50)
-    assert all(key in pool for key in wanted)
+    pool = Pool(TableRows(table, labeled=range(1, 71)), wanted)
+    assert all(key in pool.places for key in wanted)
     assert {key.row for key in keys(pool)} == set(range(71, 101))
 
 
@@ -109,7 +112,7 @@ class Files:
             yield from TableRows(table, name, piece=7)
 
 
-def test_rows_of_labels_are_found_by_their_cells():
+def test_rows_of_labels_are_found_by_their_cells(monkeypatch):
     table = numbered(50)
     wanted = [key_at(table, number, "old") for number in (1, 20, 50)]
     order = np.random.default_rng(0).permutation(50)
@@ -125,29 +128,26 @@ def test_rows_of_labels_are_found_by_their_cells():
     }
     for name, (source, there) in sources.items():
         for size in (3, 100):  # in the sample, or beside it
-            pool = Pool(source, wanted, size=size)
-            assert {key.row for key in wanted if key in pool} == there, name
+            monkeypatch.setattr(pool_module, "LARGEST_POOL", size)
+            pool = Pool(source, wanted)
+            assert {key.row for key in wanted if key in pool.places} == there, name
             for key in wanted:
-                if key in pool:
+                if key in pool.places:
                     assert pool.cells(key)["n"] == str(key.row - 1), name
-                    assert pool.at(*pool.where(key)) == key, name
+                    assert pool.at[pool.where[key]] == key, name
             assert len(set(pool.keys)) == len(pool.keys), name
 
 
 def test_equal_rows_are_different_rows():
     table = pa.table({"text": ["same", "other", "same", "same", "last"]})
     wanted = [key_at(table, number, "old") for number in (3, 4)]
-    assert [Pool(TableRows(table, "old"), wanted).where(key) for key in wanted] == [
+    assert [Pool(TableRows(table, "old"), wanted).where[key] for key in wanted] == [
         ("old", 3), ("old", 4),
     ]  # fmt: skip
     pool = Pool(TableRows(table, "new"), wanted)
-    assert [pool.where(key) for key in wanted] == [("new", 3), ("new", 4)]
-    pool = Pool(TableRows(table.slice(1), "new"), wanted)
-    assert sorted(pool.where(key) for key in wanted) == [("new", 2), ("new", 3)]
+    assert [pool.where[key] for key in wanted] == [("new", 1), ("new", 3)]
     pool = Pool(TableRows(table.slice(3), "new"), wanted)
-    assert sum(key in pool for key in wanted) == 1
-    many = TableRows(pa.table({"text": ["same"] * 500}), "new")  # of which few are kept
-    assert sum(rows.numbers.size for rows in wanted_rows(many, wanted)) == 4
+    assert sum(key in pool.places for key in wanted) == 1
 
 
 def test_digests_of_rows():
@@ -199,8 +199,8 @@ def test_files_that_store_a_column_in_other_types_are_joined():
             yield from TableRows(pa.table({"a": ["x", None], "b": [1.5, 2.0]}), "two.csv")
 
     pool = Pool(Two())
-    assert pool.cells(pool.at("one.csv", 2)) == {"a": "2"}
-    assert pool.cells(pool.at("two.csv", 1)) == {"a": "x", "b": "1.5"}
+    assert pool.cells(pool.at["one.csv", 2]) == {"a": "2"}
+    assert pool.cells(pool.at["two.csv", 1]) == {"a": "x", "b": "1.5"}
 
 
 # -- rounds ----------------------------------------------------------------------------------------
@@ -222,9 +222,9 @@ def test_one_card_in_five_is_a_random_check():
     for start in range(0, queue.LENGTH, queue.BLOCK):
         block = cards[start : start + queue.BLOCK]
         assert [card.why for card in block].count("random") == 1
-    checks = [pool.place(card.key) for card in cards if card.why == "random"]
+    checks = [pool.places[card.key] for card in cards if card.why == "random"]
     assert checks == pool.reserve[: len(checks)].tolist()
-    assert all(pool.place(c.key) in set(pool.free) for c in cards if c.why != "random")
+    assert all(pool.places[c.key] in set(pool.free) for c in cards if c.why != "random")
     # rows that were answered, and those that come before, are left out
     taken = {card.key for card in cards[10:]}
     again = {card.key for card in choose_round(model, pool, 1, taken, cards)}

@@ -17,7 +17,7 @@ from seqmed.mixture.change import (
     find_change,
     weigh_start,
 )
-from seqmed.mixture.pool import Recorded
+from seqmed.mixture.pooling import Recorded
 from tests.reference import naive_pool
 from tests.reference.change import naive_change
 

@@ -102,7 +102,7 @@ def test_a_class_without_a_row_has_the_smallest_probability():
 
 def test_an_expert_is_fitted_again_by_the_schedule():
     fitted = Expert("nb", GaussianNB()).refitted(labeled_rows(100), np.ones(100), 0)
-    cases = ((0.2, 20, 4), (0.2, 100, 15), (0.2, 2000, 600), (0.01, 20, 100))
+    cases = ((0.2, 20, 4), (0.2, 100, 15), (0.2, 2000, 600), (0.2, 8000, 4000), (0.01, 20, 100))
     for weight, n_labels, needed in cases:
         expert = Expert("nb", GaussianNB(), fitted.fit, needed - 1)
         assert not expert.is_due(n_labels, weight)

@@ -34,10 +34,10 @@ from seqmed import (
     model_file,
 )
 from seqmed.kernels import RBF, Polynomial
-from seqmed.selection.search import equal_parameters
 from tests.support.configurations import CONFIGURATIONS, learned, make_batch, over
 from tests.support.raw_tables import mixed_rows
 from tests.support.saved_models import assert_refused, assert_same, bits, outputs, product, restored
+from tests.support.state import equal_parameters
 
 # functions cannot be saved
 SAVABLE = {name: case for name, case in CONFIGURATIONS.items() if "callable" not in name}
@@ -337,14 +337,6 @@ def test_searches(piped, path):
     assert_same(model, loaded, stretched(9)[0])
     assert repr(loaded.results_) == repr(model.results_)
     assert loaded.best_params_ == model.best_params_
-
-
-def test_a_search_refuses_the_same_changes(path):
-    model = PrequentialSearch(SeqMED(kernel=RBF(0.3)), {"C": [2.0, 10.0]}).partial_fit(*batch(0))
-    loaded = restored(model, path).partial_fit(*batch(1))
-    loaded.estimator.set_params(lag=3)
-    with pytest.raises(ValueError, match="estimator__lag was changed"):
-        restored(loaded, path).partial_fit(*batch(2))
 
 
 # -- encoders of tables ----------------------------------------------------------------------------

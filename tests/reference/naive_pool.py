@@ -6,7 +6,8 @@ from math import exp, log, log2
 
 import numpy as np
 
-COUNT, GRAPH_COUNT, FOREST_COUNT, SMALLEST = 0.5, 4.0, 2.5, 0.02
+COUNT, GRAPH_COUNT, SMALLEST = 0.5, 4.0, 0.02
+LATER = {"random_forest": 2.5, "logistic": 1.0}
 
 
 def sharpened(probabilities, temperature):
@@ -49,7 +50,7 @@ def mixture_weights(likelihoods, weights, counts, steps=5000):
     return shares
 
 
-def pool(members, codes, weights, n_known, forest=None):
+def pool(members, names, codes, weights, n_known):
     """Weights, temperatures, and the last temperature, for members (M, r, K)."""
     temperatures = [best_temperature(each, codes, weights) for each in members]
     sharp = [sharpened(each, t) for each, t in zip(members, temperatures, strict=True)]
@@ -57,8 +58,9 @@ def pool(members, codes, weights, n_known, forest=None):
     counts = [COUNT] * len(members)
     few = exp(-sum(weights) / (2 * n_known))
     counts[1] += GRAPH_COUNT * few
-    if forest is not None:
-        counts[forest] += FOREST_COUNT * (1 - few)
+    counts = [
+        count + LATER.get(name, 0.0) * (1 - few) for count, name in zip(counts, names, strict=True)
+    ]
     found = mixture_weights(likelihoods, weights, counts)
     used = [weight if weight >= SMALLEST else 0.0 for weight in found]
     used = [weight / sum(used) for weight in used]

@@ -188,8 +188,8 @@ def test_wilson_interval(correct, total):
 
 def test_intervals_of_nothing_and_of_everything():
     assert wilson_interval(0, 0) == (0.0, 1.0)
-    assert wilson_interval(0, 5).low == 0.0
-    assert wilson_interval(5, 5).high == 1.0
+    assert wilson_interval(0, 5)[0] == 0.0
+    assert wilson_interval(5, 5)[1] == 1.0
 
 
 def test_predictions_and_costs_that_are_given():

@@ -493,17 +493,6 @@ def test_candidates_that_are_pipelines():
         assert state_bits(model) == before
 
 
-def test_an_estimator_in_the_grid_cannot_change_between_batches():
-    inner = SeqMED(C=2.0)
-    model = PrequentialSearch(SeqGraphMED(random_state=0), {"estimator": [inner]})
-    learn(model, make_stream(2))
-    model.set_params(param_grid={"estimator": [SeqMED(C=2.0)]})
-    learn(model, make_stream(1, start=2))  # an equal one is no change
-    model.set_params(param_grid={"estimator": [SeqMED(C=3.0)]})
-    with pytest.raises(ValueError, match="param_grid was changed"):
-        learn(model, make_stream(1, start=4))
-
-
 def test_texts():
     texts = np.array(["red apple", "green pear", "red cherry", "green lime"] * 5)
     y = np.array(["warm", "cold"] * 10)
@@ -944,7 +933,7 @@ def test_candidates_that_read_labels_differently_are_refused():
     X, y, _ = make_batch(0)
     before = dict(vars(model))
     with pytest.raises(
-        ValueError, match=r"expected the same classes: .* unlabeled, out of param_grid"
+        ValueError, match=r"expected the same classes: .* unlabeled out of param_grid"
     ):
         model.partial_fit(X, np.nan_to_num(y, nan=-1))
     assert vars(model) == before
@@ -990,61 +979,21 @@ def test_a_grid_that_is_not_of_lists_is_refused():
 
 CHANGES = {
     "param_grid": {"param_grid": {"C": [2.0]}},
-    "longer param_grid": {"param_grid": {"C": [2.0, 10.0, 30.0]}},
-    "order of param_grid": {"param_grid": {"C": [10.0, 2.0]}},
-    "estimator": {"estimator": SeqLapMED(random_state=0)},
+    "estimator": {"estimator": SeqLapMED(unlabeled="?", random_state=0)},
     "estimator__tol": {"estimator__tol": 1e-5},
-    "estimator__class_weight": {"estimator__class_weight": {0: 2.0}},
 }
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_grid_and_estimator_cannot_change_between_batches(name):
-    """The candidates were made from them, so later changes would have no effect."""
+def test_changes_of_grid_and_estimator_have_no_effect_until_fit(name):
     model = PrequentialSearch(SeqMED(random_state=0), {"C": [2.0, 10.0]})
     untouched = learn(clone(model), make_stream(3))
-    learn(model, make_stream(2))
-    given = model.get_params(deep=False) | {"estimator__tol": 1e-3, "estimator__class_weight": None}
-    results = model.results_
-    model.set_params(**copy.deepcopy(CHANGES[name]))
-    held = state_bits(model)
-    message = (
-        rf"{name.split()[-1]} was changed from .* to .* after the first batch, .*: set it back, or"
-    )
-    for call in (
-        lambda: learn(model, make_stream(1, start=2)),
-        lambda: model.retract(make_batch(1).X),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
-        assert state_bits(model) == held
-    assert model.results_ == results
-    assert model.best_params_ == results["params"][model.best_index_]
-    changed = next(iter(CHANGES[name]))
-    model.set_params(**{changed: given[changed]})
+    learn(model, make_stream(2)).set_params(**copy.deepcopy(CHANGES[name]))
     learn(model, make_stream(1, start=2))
     assert_same_bits(model.record_, untouched.record_)
-    # a new fit may have anything
-    model.set_params(**copy.deepcopy(CHANGES[name])).fit(*two_class_batch(0))
-
-
-def test_a_grid_that_is_changed_in_place_is_detected():
-    grid = {"C": [2.0, 10.0]}
-    model = learn(PrequentialSearch(SeqMED(random_state=0), grid), make_stream(2))
-    grid["C"].append(30.0)
-    with pytest.raises(ValueError, match="param_grid was changed"):
-        learn(model, make_stream(1))
-    grid["C"].pop()
-    learn(model, make_stream(1))
-
-
-def test_an_equal_grid_is_no_change():
-    model = PrequentialSearch(
-        SeqMED(random_state=0), {"C": np.array([2.0, 10.0]), "gamma": ["scale"]}
-    )
-    learn(model, make_stream(2))
-    model.set_params(param_grid=[{"C": [2, 10], "gamma": ["scale"]}])
-    learn(model.set_params(estimator=SeqMED(random_state=0)), make_stream(1, start=2))
+    assert model.results_ == untouched.results_
+    model.fit(*two_class_batch(0))
+    assert len(model.candidates_) == (1 if name == "param_grid" else 2)
 
 
 def test_everything_else_may_change_between_batches():

@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -86,31 +87,24 @@ class Client:
     def request(self, method, path, body=None, *, headers=None, raw=None):
         """Send a request; return the status code, the headers and the body.
 
-        A header that is None is left out. A path that begins with / is used as it is.
+        A header that is None is left out. A path that begins with / is used as it is. Head and body
+        are sent at once: a server that refuses the head closes the connection, and a body that came
+        later would reset it, perhaps before the answer is read.
         """
-        connection = http.client.HTTPConnection(self.host, timeout=60)
-        given = {"Host": self.host}
+        path, given = path if path.startswith("/") else self.path + path, {"Host": self.host}
         if method != "GET":
             given |= {"Origin": f"http://{self.host}", "Content-Type": "application/json"}
         given |= headers or {}
         content = json.dumps(body).encode() if body is not None else raw
-        try:
-            connection.putrequest(
-                method,
-                path if path.startswith("/") else self.path + path,
-                skip_host=True,
-                skip_accept_encoding=True,
-            )
-            if content is not None:
-                given.setdefault("Content-Length", str(len(content)))
-            for key, value in given.items():
-                if value is not None:
-                    connection.putheader(key, value)
-            connection.endheaders(content)
-            answer = connection.getresponse()
+        if content is not None:
+            given.setdefault("Content-Length", str(len(content)))
+        fields = [f"{key}: {value}" for key, value in given.items() if value is not None]
+        head = "\r\n".join([f"{method} {path} HTTP/1.1", *fields, "", ""]).encode()
+        with socket.create_connection(self.host.split(":"), timeout=60) as connection:
+            connection.sendall(head + (content or b""))
+            answer = http.client.HTTPResponse(connection, method=method)
+            answer.begin()
             return answer.status, dict(answer.getheaders()), answer.read()
-        finally:
-            connection.close()
 
     def get(self, path):
         status, _, content = self.request("GET", path)

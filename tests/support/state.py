@@ -5,20 +5,19 @@ import pickle
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.random import RandomState
 from sklearn.base import BaseEstimator
+from sklearn.tree._tree import Tree
 
 from seqmed.mixture.experts import FittedClassifier
 
 
 def leaves(value, path="model"):
-    """Yield (path, leaf) for everything reachable; an array is a leaf.
-
-    A fitted expert is what it was fitted on, which is beside it.
-    """
-    if isinstance(value, FittedClassifier):
-        yield path, type(value.model)
-    elif isinstance(value, BaseEstimator):
+    """Yield (path, leaf) for everything reachable; an array is a leaf."""
+    if isinstance(value, BaseEstimator | FittedClassifier):
         yield from leaves(vars(value), path)
+    elif isinstance(value, Tree | RandomState | type):
+        yield path, pickle.dumps(value)
     elif sp.issparse(value):
         for part in ("data", "indices", "indptr"):
             yield f"{path}.{part}", getattr(value, part)
@@ -77,3 +76,20 @@ def kept_rows(posterior):
         parts.append(landmarks)
     dense = (part.toarray() if sp.issparse(part) else part for part in parts)
     return {tuple(row) for part in dense for row in (part + 0.0).tolist()}
+
+
+def equal_parameters(first, second):
+    """Whether two parameter values are equal. Estimators are compared by their parameters."""
+    if first is second:
+        return True
+    if isinstance(first, BaseEstimator) and type(first) is type(second):
+        first, second = first.get_params(deep=False), second.get_params(deep=False)
+    if isinstance(first, dict) and isinstance(second, dict):
+        return first.keys() == second.keys() and all(
+            equal_parameters(first[name], second[name]) for name in first
+        )
+    if isinstance(first, list | tuple) and type(first) is type(second):
+        return len(first) == len(second) and all(map(equal_parameters, first, second))
+    if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
+        return np.array_equal(first, second)
+    return bool(first == second or (first != first and second != second))  # NaN equals NaN

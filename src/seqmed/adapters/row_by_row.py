@@ -105,12 +105,7 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return self
 
     def flush(self) -> Self:
-        """Learn the rows that are not learned yet, as a smaller mini-batch.
-
-        Returns
-        -------
-        self : the classifier.
-        """
+        """Learn the rows that are not learned yet, as a smaller mini-batch."""
         if hasattr(self, "_labels"):
             self._learn(self._points, self._labels, self._declared, self.n_pending_)
         return self

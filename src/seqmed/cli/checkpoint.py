@@ -14,7 +14,7 @@ from seqmed.cli.options import Reading
 from seqmed.cli.terminal import CommandError, naming_file
 from seqmed.labeling.ledger import LabelProgress
 from seqmed.model_file.files import real_path
-from seqmed.selection.measures import Interval, wilson_interval
+from seqmed.selection.measures import wilson_interval
 from seqmed.streams import Dialect, EncoderCheck, LabelColumn, Position, Stream
 from seqmed.streams.label_column import BOOLEAN, INTEGER, STRING
 from seqmed.streams.positions import read_stored
@@ -68,7 +68,7 @@ class PrequentialRecord:
         return self.correct / self.scored if self.scored else None
 
     @property
-    def interval(self) -> Interval | None:
+    def interval(self) -> tuple[float, float] | None:
         """The 95 % interval of the accuracy, None before the first prediction."""
         return wilson_interval(self.correct, self.scored) if self.scored else None
 

@@ -83,7 +83,7 @@ def place(log: LabelLog, source: Iterable[FileRows]) -> tuple[Pool, list[Event]]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # given when the rows are learned
         pool = Pool(source, [event.key for event in log.events])
-    aside = [event for event in log.events if event.key not in pool]
+    aside = [event for event in log.events if event.key not in pool.places]
     if aside:
         keys = dict.fromkeys(event.key for event in aside)
         rows = listed([f"row {key.row} of {key.file}" for key in keys])
@@ -92,7 +92,7 @@ def place(log: LabelLog, source: Iterable[FileRows]) -> tuple[Pool, list[Event]]
             f"no row of the data has the cells that were labeled ({rows}): to use them, pass the "
             "files with these rows as they were."
         )
-    return pool, [event for event in log.events if event.key in pool]
+    return pool, [event for event in log.events if event.key in pool.places]
 
 
 def export(log: LabelLog, path: Path, source: Iterable[FileRows]) -> None:

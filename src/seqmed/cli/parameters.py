@@ -156,8 +156,11 @@ def new_classifier(
 
 def new_model(classifier: Classifier, columns: Mapping[str, Any]) -> StreamPipeline:
     """Return a pipeline of an encoder with the parameters in ``columns``, and a classifier."""
-    model = make_stream_pipeline(classifier)
-    encoder = encoder_of(model).set_params(**{**columns, "kinds": columns["kinds"] or None})
+    model = make_stream_pipeline(classifier, scale="auto" if columns["scale"] else False)
+    scale = encoder_of(model).scale
+    encoder = encoder_of(model).set_params(
+        **{**columns, "kinds": columns["kinds"] or None, "scale": scale}
+    )
     if getattr(getattr(classifier, "estimator", classifier), "kernel", None) in COUNT_KERNELS:
         encoder.set_params(text_weights=COUNTS, scale=False)
     encoder._choices()  # refuses wrong parameters

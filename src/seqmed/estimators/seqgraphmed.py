@@ -1,4 +1,4 @@
-"""SeqGraphMED: a maximum-margin classifier, a graph and a linear classifier, mixed by evidence."""
+"""SeqGraphMED: a maximum-margin classifier, a graph and refitted classifiers, mixed by evidence."""
 
 from __future__ import annotations
 
@@ -51,14 +51,21 @@ EUCLIDEAN_KERNELS = ("rbf", "linear", "auto")
 
 
 class SeqGraphMED(StreamClassifier):
-    """Maximum-margin classifier and label propagation for streams, mixed by evidence.
+    """Maximum-margin classifier, label propagation and refitted classifiers, mixed by evidence.
 
-    Three experts learn the stream. The margin expert, `SeqMED` by default, learns from labeled
-    rows. The graph expert propagates labels over a graph of kept rows, as `GraphPropagation` does,
-    so that unlabeled rows change the class boundaries. The linear expert is a softmax regression on
-    the last 150 labeled rows; it suits linear boundaries and streams that drift. All experts score
-    every labeled row before they learn it. The last 300 of these scores are the evidence that sets
-    the weights of the experts and calibrates the probabilities.
+    The *core* has three experts that learn the stream. The margin expert, `SeqMED` by default,
+    learns from labeled rows. The graph expert propagates labels over a graph of kept rows, as
+    `GraphPropagation` does, so that unlabeled rows change the class boundaries. The linear expert
+    is a softmax regression on the last 150 labeled rows; it suits linear boundaries and streams
+    that drift.
+
+    Beside the core stand *refitted experts*: a logistic regression, extra trees, a random forest
+    and, with many labels, gradient boosting. They are fitted again, on up to 20,000 labeled rows,
+    when enough labels are new. The probabilities of the core, of the graph alone and of the
+    refitted experts are pooled.
+
+    All experts predict every labeled row before they learn it. The last 300 of these predictions
+    are the evidence that sets the weights of the experts and calibrates the probabilities.
 
     A row is unlabeled if its label equals ``unlabeled``, or is NaN, None, NaT or an empty string. A
     saved model contains kept rows of the stream.
@@ -105,9 +112,10 @@ class SeqGraphMED(StreamClassifier):
         Marker of unlabeled rows in y. With None, only NaN, None, NaT and empty strings mark them.
     forgetting : "auto" or float in (0, 1], default="auto"
         "auto" forgets the labels before a change of the concept. A change is a rise of the error
-        rate of the recorded predictions by 3.5 standard errors. All experts then start again from
-        the labels since the change, and `update_info_.change` reports it. The new start is revoked
-        if the model without it predicts the next labels better. A number is the
+        rate of the recorded predictions by 4.5 standard errors. It causes a
+        `ConceptChangeWarning`, and `update_info_.change` reports it. All experts then start again
+        from the labels since the change. For up to 100 labels the model without the new start
+        learns too, both predict, and the next labels decide which is kept. A number is the
         forgetting factor per batch of the graph, of the recorded scores, and of the default
         estimator; choose a value below 1 for streams that drift.
     class_weight : {"balanced"}, dict or None, default=None
@@ -116,8 +124,15 @@ class SeqGraphMED(StreamClassifier):
         margin expert only. With an estimator that has a ``class_weight`` of its own it must be
         None.
     random_state : int, RandomState instance or None, default=None
-        Seed of the choice of kept rows, of the order of the rows in `fit`, and of an estimator
-        with ``random_state=None``.
+        Seed of the choice of kept rows, of the order of the rows in `fit`, of an estimator with
+        ``random_state=None``, and of experts with ``random_state=None``.
+    experts : "auto" or sequence of classifiers, default="auto"
+        Refitted experts. "auto" is a logistic regression with standardised columns, 100 extra
+        trees, a random forest of 100 trees and, from 1000 labels on and with up to three classes,
+        `HistGradientBoostingClassifier`. A sequence has any classifiers of scikit-learn with
+        ``fit``, and ``predict_proba`` or ``decision_function``. They are cloned, and fitted with
+        sample weights if their ``fit`` takes them. ``()`` is the core alone: it is several times
+        faster, and less accurate on tables. Not used if `mixture` is a number.
 
     Attributes
     ----------
@@ -133,9 +148,14 @@ class SeqGraphMED(StreamClassifier):
         The margin expert as a fitted classifier, made anew at every access. Its rows are divided by
         `scale_`. Its probabilities are not calibrated by the stream.
     graph_weight_ : float in [0, 1]
-        Weight of the graph.
+        Weight of the graph, alone and in the core.
     expert_weights_ : dict of str to float
-        Weights of the experts "margin", "graph" and "linear". Their sum is 1.
+        Weights of "core", "graph", "logistic", "extra_trees", "random_forest" and "boosting", or of
+        the given experts by the name of their class in lower case. Their sum is 1. Without refitted
+        experts they are those of `core_weights_`. During the trial of a new start, the members of
+        the new start have the prefix "new ".
+    core_weights_ : dict of str to float
+        Weights of the experts "margin", "graph" and "linear" in the core. Their sum is 1.
     class_prior_ : {"evidence", "uniform"}
         Treatment of classes with more labels.
     scale_ : ndarray of shape (n_features_in_,)
@@ -164,9 +184,19 @@ class SeqGraphMED(StreamClassifier):
     from unlabeled rows. The memory of the graph is bounded; that of the margin expert is bounded by
     its ``budget``.
 
-    The scores of labeled rows before they were learned calibrate the probabilities.
+    The predictions of labeled rows before they were learned calibrate the probabilities. With
+    refitted experts, `decision_function` returns logarithms of probabilities.
 
-    `retract` applies to labeled rows in the window of the margin expert.
+    An expert that fails is left out, with a warning, until its next fit succeeds. Refitted experts
+    learn the columns as they are passed, not divided by `scale_`. Classes get equal weights if
+    `class_prior` is "uniform".
+
+    `retract` applies to labeled rows in the window of the margin expert. All experts are then
+    fitted again.
+
+    A saved model holds what its experts were fitted on, not the experts: `load` fits them again.
+    It predicts the same to the bit with the same versions of numpy, scipy and scikit-learn on the
+    same kind of machine. Only experts of a list of scikit-learn's classifiers can be saved.
 
     All parameters but `graph_memory`, `n_neighbors`, `alpha`, `metric`, `scale` and the type of the
     estimator may change between batches with `set_params`. Parameters of the estimator may
@@ -385,7 +415,7 @@ class SeqGraphMED(StreamClassifier):
 
     def _begin(self, rows: Rows, seed: int) -> MixtureState:
         template, scale = self._template(), np.zeros(0)
-        if self._scales_columns(template):
+        if self._scales_columns(self._started.sparse):
             scale = column_scales.first_column_scales(rows.points)
         scaled = rows._replace(points=rows.points / scale) if scale.size else rows
         kernel = None
@@ -396,12 +426,13 @@ class SeqGraphMED(StreamClassifier):
         margin_seed = seed if template.random_state is None else template._drawn_seed()
         return mixture_state.begin(graph, rows, scale, parameters, margin_seed)
 
-    def _scales_columns(self, template: SeqMED) -> bool:
+    def _scales_columns(self, sparse: bool) -> bool:
         """Whether columns are scaled if their scales differ."""
+        template = self._template()
         euclidean = isinstance(self.metric, str) and self.metric in ("auto", "euclidean")
         # no parameter depends on the unit of the columns
         invariant = template.kernel in ("rbf", "auto") and template.gamma == "scale"
-        return self.scale == "auto" and not self._started.sparse and euclidean and invariant
+        return self.scale == "auto" and not sparse and euclidean and invariant
 
     def _learn_rows(
         self,

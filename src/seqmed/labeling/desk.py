@@ -50,38 +50,19 @@ class ConflictError(LabelingError):
 
 @dataclass
 class Session:
-    """A page that a person has opened.
-
-    Attributes
-    ----------
-    person : name.
-    number : number of the last action.
-    cards : cards in hand, the one shown first.
-    seen : time of the last request.
-    """
+    """A page that a person has opened."""
 
     person: str
-    number: int = 0
-    cards: dict[RowKey, Card] = field(default_factory=dict)
-    seen: float = field(default_factory=time.monotonic)
+    number: int = 0  # of the last action
+    cards: dict[RowKey, Card] = field(default_factory=dict)  # in hand, the one shown first
+    seen: float = field(default_factory=time.monotonic)  # time of the last request
 
 
 class Desk:
     """The actions of people, and their cards.
 
-    Parameters
-    ----------
-    log : the label log.
-    events : the events whose rows are in the pool.
-    background : the learner.
-    id_name : the id column, None without one.
-    check_label : function that returns a label as it is stored, or refuses it.
-    **page : further arguments of `Page`.
-
-    Attributes
-    ----------
-    ledger : the labels.
-    page : what the page shows.
+    The rows of the events are in the pool. ``check_label`` returns a label as it is stored, or
+    refuses it. The further arguments are those of `Page`.
     """
 
     def __init__(
@@ -134,7 +115,7 @@ class Desk:
         session.number = number
         session.cards.pop(event.key, None)
         return {
-            "row": self._pool.where(event.key)[1],
+            "row": self._pool.where[event.key][1],
             "status": self.page.status(),
             **self.cards(request["session"]),
         }
@@ -151,11 +132,9 @@ class Desk:
             key = self.key_of(request.get("file"), request.get("row"))
             row = self.ledger.row(key)
             if request.get("version") != row.version:
-                if key in session.cards and person in row.people:
-                    raise ConflictError("you have answered this row on another page")
                 raise ConflictError("this row has changed since you saw it: look at it again")
             card = session.cards.get(key) if action in (LABEL, SKIP) else None
-            if card is None and (action == SKIP or (action == LABEL and not row.given)):
+            if card is None and (action == SKIP or (action == LABEL and not row.people)):
                 raise ConflictError("this row was not asked on this page")
             if action == LABEL and card is None and person in row.given:
                 action = CHANGE
@@ -175,7 +154,8 @@ class Desk:
 
     def key_of(self, file: Any, row: Any) -> RowKey:
         """Return the row with some number in a file."""
-        key = self._pool.at(file, row) if isinstance(file, str) and type(row) is int else None
+        known = isinstance(file, str) and type(row) is int
+        key = self._pool.at.get((file, row)) if known else None
         if key is None:
             raise LabelingError("there is no such row")
         return key
@@ -224,10 +204,7 @@ class Desk:
         return found
 
     def _next_card(self, session: Session, cards: Round | None) -> Card | None:
-        """Return the next card of a person from a round; None if there is none.
-
-        Regularly, it is a random check that one other person has labeled.
-        """
+        """Return the next card of a session, None without one; in turn, it is a second opinion."""
         person, now = session.person, time.monotonic()
         taken = {
             key

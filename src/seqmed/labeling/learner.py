@@ -24,8 +24,6 @@ from seqmed.labeling.queue import ROUND, Card, Round, choose_round, class_names,
 
 # Labels from one probe to the next, probes that are compared for the stopping hint, and rows.
 PROBE_EVERY, COMPARED_PROBES, PROBED_ROWS = 10, 10, 1000
-# Transitions between classes that are reported.
-REPORTED = 3
 # Seconds of work for every second of saving, and least number of seconds between two saves.
 WORK_PER_SAVE, PAUSE = 20.0, 2.0
 
@@ -33,31 +31,20 @@ WORK_PER_SAVE, PAUSE = 20.0, 2.0
 class LabelLearner:
     """A model that follows a label log.
 
-    Parameters
-    ----------
-    model : a fitted model that takes raw tables; see `seqmed.StreamPipeline`.
-    pool : the rows.
-    as_label : function from the text of a label to the label that the model learns.
-
-    Attributes
-    ----------
-    model : the model after the events so far.
-    ledger : the labels after the events so far.
-    rounds : the cards of the rounds that are still needed.
-    kept_labels : rows of which the model has another label: the old one, if it could not be
-        retracted, or None, if the label was refused.
-    changes : for every probe, number of labels, share of the predictions that the labels since the
-        last probe changed, and share since `COMPARED_PROBES` probes ago (None before that).
-    moved : the most frequent changes of predictions at the last probe: from, to, number of rows.
+    The model takes raw tables. ``as_label`` returns the label that it learns for the text of a
+    label.
     """
 
     def __init__(self, model: Any, pool: Pool, as_label: Callable[[str], Any] = str):
         self.model, self.pool, self._as_label = model, pool, as_label
         self.ledger = Ledger()
-        self.rounds: dict[int, Round] = {}
+        self.rounds: dict[int, Round] = {}  # those that are still needed
+        # rows of which the model has another label: the old one, if it could not be retracted, or
+        # None, if the label was refused
         self.kept_labels: dict[RowKey, str | None] = {}
+        # for every probe: number of labels, share of predictions changed since the last probe, and
+        # since COMPARED_PROBES probes ago (None before that)
         self.changes: list[tuple[int, float, float | None]] = []
-        self.moved: list[tuple[str, str, int]] = []
         self._n_steps = self._next_round = 0
         self._probes: list[list[str]] = []
         self._probed = np.sort(pool.candidates[:PROBED_ROWS])
@@ -74,7 +61,7 @@ class LabelLearner:
 
     def _update(self, key: RowKey, before: str | None, after: str | None) -> None:
         """Replace the label of a row in the model."""
-        table = self.pool.take([self.pool.place(key)])
+        table = self.pool.take([self.pool.places[key]])
         held = self.kept_labels.pop(key, before)
         if held == after:
             return
@@ -111,13 +98,9 @@ class LabelLearner:
         shares = self.model.predict_proba(self.pool.take(self._probed))
         now = [names[code] for code in shares.argmax(axis=1).tolist()]
         if self._probes:
-            pairs = [pair for pair in zip(self._probes[-1], now, strict=True) if pair[0] != pair[1]]
-            frequent = sorted(set(pairs), key=lambda pair: (-pairs.count(pair), pair))
-            self.moved = [(*pair, pairs.count(pair)) for pair in frequent[:REPORTED]]
             full = len(self._probes) >= COMPARED_PROBES
-            before = zip(self._probes[0], now, strict=True)
-            since = sum(old != new for old, new in before) / len(now) if full else None
-            entry = (self._n_steps, len(pairs) / len(now), since)
+            since = share_changed(self._probes[0], now) if full else None
+            entry = (self._n_steps, share_changed(self._probes[-1], now), since)
             self.changes = [*self.changes, entry]
         self._probes = [*self._probes, now][-COMPARED_PROBES:]
 
@@ -132,7 +115,6 @@ class LabelLearner:
             "n_steps": self._n_steps,
             "probes": self._probes,
             "changes": self.changes,
-            "moved": self.moved,
             "kept_labels": list(self.kept_labels.items()),
         }
         ledger, text = self.ledger, json.dumps(state, ensure_ascii=False)
@@ -147,7 +129,6 @@ class LabelLearner:
         state = json.loads(progress.state)
         self._n_steps = state["n_steps"]
         self.changes = [(n, last, since) for n, last, since in state["changes"]]
-        self.moved = [(old, new, count) for old, new, count in state["moved"]]
         self.kept_labels = {RowKey(*key): label for key, label in state["kept_labels"]}
         if state["pool"] != self.pool.fingerprint:
             self._next_round = round_at(self.ledger.n_answers)
@@ -160,6 +141,11 @@ class LabelLearner:
             )
             for number, cards in state["rounds"]
         }
+
+
+def share_changed(before: Sequence[str], now: Sequence[str]) -> float:
+    """Return the share of predictions that changed."""
+    return sum(old != new for old, new in zip(before, now, strict=True)) / len(now)
 
 
 def learned_labels(events: Sequence[Event], progress: LabelProgress) -> Ledger:
@@ -178,21 +164,9 @@ def learned_labels(events: Sequence[Event], progress: LabelProgress) -> Ledger:
 
 
 class Background:
-    """Learns events in a thread of its own, as they arrive.
+    """Learns events in a thread of its own, as they arrive, after all events so far.
 
-    Parameters
-    ----------
-    learner : the learner.
-    events : all events so far, the events already learned included.
-    save : function that saves the learner.
-
-    Attributes
-    ----------
-    learner : the learner. Other threads may read its attributes, which are replaced as a whole.
-    n_learned, n_saved : number of events learned, and in the saved model.
-    trouble : the error that ended the learning, None if there was none.
-    unsaved : why the last save failed, such as a full disk; None if it did not. The learning goes
-        on, and the model is saved as soon as that is possible again.
+    Other threads may read the attributes of the learner, which are replaced as a whole.
     """
 
     def __init__(
@@ -203,8 +177,8 @@ class Background:
     ):
         self.learner, self._save_learner = learner, save
         self.n_learned = self.n_saved = learner.ledger.n_events
-        self.trouble: Exception | None = None
-        self.unsaved: OSError | None = None
+        self.trouble: Exception | None = None  # the error that ended the learning
+        self.unsaved: OSError | None = None  # why the last save failed; it is tried again
         self._arrived: queue.SimpleQueue[Event | None] = queue.SimpleQueue()  # None is the end
         for event in events[self.n_learned :]:
             self._arrived.put(event)

@@ -9,8 +9,8 @@ their accuracy is usually lower.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -37,26 +37,15 @@ LATEST = 50
 
 @dataclass
 class RowLabels:
-    """The labels of one row.
+    """The labels of one row."""
 
-    Attributes
-    ----------
-    given : current label of each person.
-    first : first label of each person, for the agreement.
-    skipped : people who skipped the row.
-    settled : label on which people settled.
-    asked : the first answer to its card: why the row was asked, and the prediction.
-    id : value of the id column.
-    version : number of the last event of the row; 0 without one.
-    """
-
-    given: dict[str, str] = field(default_factory=dict)
-    first: dict[str, str] = field(default_factory=dict)
-    skipped: set[str] = field(default_factory=set)
-    settled: str | None = None
-    asked: Event | None = None
+    given: dict[str, str] = field(default_factory=dict)  # current label of each person
+    first: dict[str, str] = field(default_factory=dict)  # first label of each person
+    skipped: set[str] = field(default_factory=set)  # people who skipped the row
+    settled: str | None = None  # the label on which people settled
+    asked: Event | None = None  # the first answer to its card: the reason, and the prediction
     id: str = ""
-    version: int = 0
+    version: int = 0  # number of the last event of the row
 
     @property
     def label(self) -> str | None:
@@ -78,26 +67,17 @@ class RowLabels:
 
 
 class Ledger:
-    """The labels after some events.
-
-    Everything is a function of the events in their order.
-
-    Attributes
-    ----------
-    rows : labels of every row that has had an event.
-    n_events, n_answers : number of events, and of answers to cards.
-    classes : number of rows with each label, in the order of first use.
-    answers : rows that each person answered, the last one at the end, for `undo`. The people are in
-        the order of their first event.
-    returned : rows whose answer a person has undone, to be shown again; the next one at the end.
-    """
+    """The labels after some events: everything is a function of the events in their order."""
 
     def __init__(self, events: Iterable[Event] = ()):
-        self.rows: dict[RowKey, RowLabels] = {}
-        self.n_events = self.n_answers = 0
+        self.rows: dict[RowKey, RowLabels] = {}  # all that have had an event
+        self.n_events = self.n_answers = 0  # events, and answers to cards
+        # number of rows with each label, in the order of first use
         self.classes: Counter[str] = Counter()
-        self.answers: dict[str, list[RowKey]] = {}
-        self.returned: dict[str, list[RowKey]] = {}
+        # rows that each person answered, and those whose answer was undone, to be shown again; the
+        # last one, or the next one, is at the end
+        self.answers: defaultdict[str, list[RowKey]] = defaultdict(list)
+        self.returned: defaultdict[str, list[RowKey]] = defaultdict(list)
         self._digest = hashlib.sha256()
         for event in events:
             self.apply(event)
@@ -128,9 +108,7 @@ class Ledger:
         if kind == UNDO and person not in row.people:
             raise LabelingError(f"{person} has no answer of this row to undo")
         if kind == SETTLE and len(row.given) < 2:
-            raise LabelingError(
-                "fewer than two people labeled this row: there is nothing to settle"
-            )
+            raise LabelingError("fewer than two people labeled this row: nothing is to be settled")
 
     def apply(self, event: Event) -> tuple[str | None, str | None]:
         """Apply an event.
@@ -140,23 +118,33 @@ class Ledger:
         before, after : the label that is learned for the row; None is unlabeled.
         """
         self.check(event)
-        key, person = event.key, event.person
+        key, person, kind = event.key, event.person, event.event
         row = self.rows.setdefault(key, RowLabels())
-        before = row.label
-        if event.event == SKIP:
-            row.skipped.add(person)
-        elif event.event == SETTLE:
+        answers, returned, before = self.answers[person], self.returned[person], row.label
+        if person in row.people and kind not in (CHANGE, SETTLE):
+            answers.remove(key)
+        if kind == SETTLE:
             row.settled = event.label
+        elif kind == SKIP:
+            row.skipped.add(person)
         else:
             row.settled = None
             row.skipped.discard(person)
-            if event.event in (LABEL, CHANGE):
+            if kind in (LABEL, CHANGE):
                 row.given[person] = event.label
                 row.first.setdefault(person, event.label)
             else:
                 row.given.pop(person, None)
                 row.first.pop(person, None)
-        self._follow_cards(event, row)
+        if kind in (LABEL, SKIP):
+            answers.append(key)
+            if key in returned:
+                returned.remove(key)
+        if kind == UNDO:
+            returned.append(key)
+        if event.why:  # an answer to a card
+            self.n_answers += 1
+            row.asked = row.asked or event
         self.n_events += 1
         row.version, row.id = self.n_events, event.id or row.id
         self._digest.update("\x00".join(as_cells(event)).encode() + b"\n")
@@ -167,66 +155,32 @@ class Ledger:
             self.classes[after] += 1
         return before, after
 
-    def _follow_cards(self, event: Event, row: RowLabels) -> None:
-        """Keep the answers of a person in order, and note why the row was asked."""
-        key, answers = event.key, self.answers.setdefault(event.person, [])
-        returned = self.returned.setdefault(event.person, [])
-        if event.event in (LABEL, SKIP):
-            answers.append(key)
-            if key in returned:
-                returned.remove(key)
-            if event.why:  # an answer to a card
-                self.n_answers += 1
-                row.asked = row.asked or event
-        elif event.event in (UNDO, WITHDRAW) and key in answers:
-            answers.remove(key)
-            if event.event == UNDO:
-                returned.append(key)
-
 
 def current_labels(
-    header: Sequence[str], ledger: Ledger, where: Callable[[RowKey], tuple[str, int]]
+    header: Sequence[str], ledger: Ledger, where: Mapping[RowKey, tuple[str, int]]
 ) -> Iterator[bytes]:
     """Yield the lines of a CSV with the current label of every row: file, row, digest, id, label.
 
-    Parameters
-    ----------
-    header : the columns of the label log.
-    ledger : the labels.
-    where : function that returns the file and the number of a row, where it is now.
+    ``where`` has the file and the number of every row now.
     """
     yield line(header[3:8])
     for key, row in ledger.rows.items():
         if row.label is not None:
-            file, number = where(key)
+            file, number = where[key]
             yield line([file, str(number), key.digest, row.id, row.label])
 
 
 @dataclass(frozen=True)
 class LabelProgress:
-    """The events that a model has learned.
-
-    Parameters
-    ----------
-    n_events, digest : number of events of the label log, and their digest.
-    n_labeled : rows with a label after these events.
-    state : state of the learner besides the model, as JSON.
-    """
+    """The events that a model has learned."""
 
     n_events: int
-    digest: str
-    n_labeled: int
-    state: str
+    digest: str  # of these events
+    n_labeled: int  # rows with a label after them
+    state: str  # of the learner besides the model, as JSON
 
 
 # -- accuracy on random checks and on queried rows, and the agreement of people --------------------
-
-
-class Outcome(NamedTuple):
-    """Whether the prediction of a row was correct, and the number of the row among the answers."""
-
-    number: int
-    hit: bool
 
 
 class Accuracy(NamedTuple):
@@ -238,28 +192,27 @@ class Accuracy(NamedTuple):
     high: float
 
 
-def outcomes(ledger: Ledger, *, checks: bool) -> list[Outcome]:
-    """Return the outcomes of random checks, or of queried rows.
+def outcomes(ledger: Ledger, *, checks: bool) -> list[bool]:
+    """Return whether the predictions of random checks, or of queried rows, were correct.
 
     Rows without a label or a prediction are left out.
     """
     return [
-        Outcome(number, row.asked.guess == row.label)
-        for number, row in enumerate(ledger.rows.values(), 1)
+        row.asked.guess == row.label
+        for row in ledger.rows.values()
         if row.asked is not None and row.asked.guess and row.label is not None
         if (row.asked.why == RANDOM) is checks
     ]
 
 
-def accuracy_of(found: Sequence[Outcome], latest: int = LATEST) -> Accuracy:
+def accuracy_of(found: Sequence[bool]) -> Accuracy:
     """Return the accuracy of the latest outcomes.
 
-    They may have different probabilities of being correct, as with a model that improves. The
-    variance of their sum is then smaller than that of a binomial distribution of the same mean, so
-    that the interval of their mean is rather too wide than too narrow.
+    If the model improves meanwhile, the interval is rather too wide than too narrow: the variance
+    of the sum is smaller than that of a binomial distribution of the same mean.
     """
-    found = found[-latest:]
-    correct, n = sum(each.hit for each in found), len(found)
+    found = found[-LATEST:]
+    correct, n = sum(found), len(found)
     return Accuracy(correct / n if n else None, n, *wilson_interval(correct, n))
 
 
@@ -278,10 +231,10 @@ def agreements(ledger: Ledger) -> list[dict[str, Any]]:
     Each has the names of the ``people``, the number ``n`` of rows that both labeled, the share of
     equal labels as ``agreement``, and Cohen's ``kappa``.
     """
-    common: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    common = defaultdict(list)
     for row in ledger.rows.values():
-        for pair in combinations(sorted(row.first), 2):
-            common.setdefault(pair, []).append((row.first[pair[0]], row.first[pair[1]]))
+        for one, other in combinations(sorted(row.first), 2):
+            common[one, other].append((row.first[one], row.first[other]))
     return [
         {
             "people": people,

@@ -41,7 +41,6 @@ FORMS = {
     "why": ("|".join(("", *REASONS)), f"one of {', '.join(REASONS)}, or nothing"),
     "probability": (r"(0|1(\.0)?|0?\.[0-9]+|[0-9](\.[0-9]+)?e-[0-9]+)?", "a number in [0, 1]"),
 }
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class LabelingError(ValueError):
@@ -49,48 +48,27 @@ class LabelingError(ValueError):
 
 
 class RowKey(NamedTuple):
-    """A row in the label log.
+    """A row in the label log, by its cells; where it was is a hint where to look for them."""
 
-    A label belongs to the cells of a row. Where the row was is a hint where to look for them.
-
-    Attributes
-    ----------
-    file, row : name of the file and number of the row, from 1, when the row was first labeled.
-    digest : digest of its cells (`seqmed.labeling.pool.row_digests`).
-    """
-
-    file: str
-    row: int
-    digest: str
+    file: str  # when the row was first labeled
+    row: int  # its number there, from 1
+    digest: str  # of its cells (`seqmed.labeling.pool.row_digests`)
 
 
 class Event(NamedTuple):
-    """One line of a label log.
+    """One line of a label log."""
 
-    Attributes
-    ----------
-    event : one of `EVENTS`.
-    time : time in UTC, ISO 8601.
-    person : name of the person.
-    file, row, digest : the row; see `RowKey`.
-    id : value of the id column, empty without one.
-    label : the label; empty for withdraw, undo and skip.
-    why : one of `REASONS` if the row was asked for, else empty.
-    guess, probability : class predicted when the row was chosen, and its probability; empty and
-        None if there was no prediction.
-    """
-
-    event: str
-    time: str
+    event: str  # one of `EVENTS`
+    time: str  # in UTC, ISO 8601
     person: str
-    file: str
+    file: str  # the row, as in `RowKey`
     row: int
     digest: str
-    id: str = ""
-    label: str = ""
-    why: str = ""
-    guess: str = ""
-    probability: float | None = None
+    id: str = ""  # value of the id column
+    label: str = ""  # empty for withdraw, undo and skip
+    why: str = ""  # one of `REASONS` if the row was asked for
+    guess: str = ""  # class predicted when the row was chosen
+    probability: float | None = None  # of this class
 
     @property
     def key(self) -> RowKey:
@@ -173,8 +151,8 @@ def line(cells: Iterable[str]) -> bytes:
 
 
 def read_lines(content: bytes) -> list[list[str]]:
-    """Return the cells of lines that `line` has written."""
-    rows = csv.reader(io.StringIO(content.decode(), newline=""))
+    """Return the cells of lines that `line` or a spreadsheet has written."""
+    rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""))
     return [[*map(read_safe_cell, row)] for row in rows]
 
 
@@ -182,18 +160,10 @@ def read_lines(content: bytes) -> list[list[str]]:
 
 
 class LabelLog:
-    """The label log in a file.
+    """The label log in a file, which is created if it does not exist.
 
-    Parameters
-    ----------
-    path : the file; it is created if it does not exist.
-    id_name, label_name : names of the columns of ids and labels.
-
-    Attributes
-    ----------
-    header : names of the columns.
-    events : all events on the disk, in order.
-    repaired : number of bytes of an unfinished last line that was removed.
+    ``events`` are those on the disk, and ``repaired`` is the number of bytes of an unfinished last
+    line that was removed.
     """
 
     def __init__(self, path: Path, id_name: str = "id", label_name: str = "label"):
@@ -253,12 +223,11 @@ def log_columns(id_name: str, label_name: str) -> list[str]:
     """Return the column names of a log; refuse names that occur twice."""
     names = {"id": id_name, "label": label_name}
     found = [names.get(column, column) for column in COLUMNS]
-    twice = next((name for name in found if found.count(name) > 1), None)
-    if twice is not None:
-        raise LabelingError(
-            f"the label log has a column {twice!r} of its own, and the data have an id or label "
-            "column of that name: rename the column of the data."
-        )
+    for name in names.values():
+        if found.count(name) > 1:
+            raise LabelingError(
+                f"the label log has another column {name!r}: rename that column of the data."
+            )
     return found
 
 
@@ -271,7 +240,7 @@ def parsed_log(content: bytes, names: Sequence[str], path: Path) -> tuple[list[E
     if not end and line(names).startswith(content.rstrip(b"\x00")):
         return [], 0  # a new file, or an unfinished header
     try:
-        header, *rows = read_lines(content[:end].removeprefix(BYTE_ORDER_MARK)) or [[]]
+        header, *rows = read_lines(content[:end]) or [[]]
     except (UnicodeDecodeError, csv.Error) as error:
         raise LabelingError(
             f"{path} is not a CSV in UTF-8 ({error}): restore it from a copy."

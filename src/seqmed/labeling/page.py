@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from seqmed.labeling.learner import COMPARED_PROBES, PROBE_EVERY, Background
-from seqmed.labeling.ledger import Ledger, Outcome, accuracy_of, agreements, outcomes
+from seqmed.labeling.ledger import Ledger, accuracy_of, agreements, outcomes
 from seqmed.labeling.log import RowKey
 from seqmed.labeling.queue import Card
 
-# Characters of a cell that are sent, and of a row in the history.
-LONGEST_CELL, SNIPPET = 200_000, 160
+# Characters of a row in the history.
+SNIPPET = 160
 # Rows of the history in one answer.
 ROWS_OF_HISTORY = 50
-# Outcomes in the moving mean of the chart, at most and at least, and its largest number of points.
-WINDOW, LEAST, POINTS = 30, 5, 120
+# Largest number of points of a chart.
+POINTS = 120
 # Share of changed predictions below which more labels are likely to change little.
 LITTLE = 0.01
 
@@ -23,14 +23,8 @@ LITTLE = 0.01
 class Page:
     """The contents of the page.
 
-    Parameters
-    ----------
-    ledger : the labels.
-    background : the learner, with the rows.
-    classes : classes that are offered from the beginning.
-    shown : columns on a card; None for all.
-    goal : number of labels to reach.
-    title : name of the data, without folders.
+    It offers some classes from the beginning, and shows the columns ``shown`` on a card, None for
+    all. The title names the data, without folders.
     """
 
     def __init__(
@@ -48,13 +42,12 @@ class Page:
         self._classes, self._shown = classes, shown
         self._goal, self._title = goal, title
         self._snippets: dict[RowKey, str] = {}
-        self._status: tuple[Any, dict[str, Any]] = (None, {})  # with the state it belongs to
 
     # -- cards -------------------------------------------------------------------------------------
 
     def card(self, card: Card, person: str) -> dict[str, Any]:
         """Return a card for JSON."""
-        file, number = self._pool.where(card.key)
+        file, number = self._pool.where[card.key]
         return {
             "file": file,
             "row": number,
@@ -66,17 +59,11 @@ class Page:
         }
 
     def _cells(self, key: RowKey) -> list[dict[str, Any]]:
-        """Return the cells of a row for JSON, columns of text first."""
-        found = [
-            {
-                "name": name,
-                "text": text[:LONGEST_CELL],
-                "long": name in self._pool.text_columns,
-                "cut": max(0, len(text) - LONGEST_CELL),
-            }
+        """Return the cells of a row for JSON."""
+        return [
+            {"name": name, "text": text, "long": name in self._pool.text_columns}
             for name, text in self._pool.cells(key, self._shown).items()
         ]
-        return sorted(found, key=lambda cell: not cell["long"])
 
     # -- live numbers ------------------------------------------------------------------------------
 
@@ -87,21 +74,15 @@ class Page:
         """
         ledger, background, learner = self._ledger, self._background, self._background.learner
         rows, unsaved = ledger.rows.values(), background.unsaved
-        state = ledger.n_events, background.n_learned, background.trouble, unsaved
-        if self._status[0] == state:
-            return self._status[1]
-        checks, queried = outcomes(ledger, checks=True), outcomes(ledger, checks=False)
         classes = dict.fromkeys([*self._classes, *ledger.classes])
-        found = {
+        return {
             "title": self._title,
             "goal": self._goal,
             "labels": ledger.n_labeled,
             "classes": [[name, ledger.classes[name]] for name in classes],
-            "checks": accuracy_of(checks)._asdict(),
-            "queried": accuracy_of(queried)._asdict(),
-            "chart": {"checks": moving_means(checks), "queried": moving_means(queried)},
+            "checks": accuracy_of(outcomes(ledger, checks=True))._asdict(),
+            "queried": accuracy_of(outcomes(ledger, checks=False))._asdict(),
             "changes": learner.changes[-POINTS:],
-            "moved": learner.moved,
             "hint": stopping_hint(learner.changes),
             "people": [[name, sum(name in row.given for row in rows)] for name in ledger.answers],
             "agreement": agreements(ledger),
@@ -112,19 +93,14 @@ class Page:
             "trouble": background.trouble is not None,
             "unsaved": (unsaved.strerror or "the disk does not answer") if unsaved else "",
         }
-        self._status = (state, found)
-        return found
 
     # -- history -----------------------------------------------------------------------------------
 
-    def history(self, search: str = "", only: str = "", start: int = 0) -> dict[str, Any]:
-        """Return rows that were answered, the last one first.
+    def history(self, search: str, only: str, start: int) -> dict[str, Any]:
+        """Return rows that were answered, the last one first, from number ``start`` on.
 
-        Parameters
-        ----------
-        search : words that must all occur in the row, its labels or its people.
-        only : "disputes", "skipped" or nothing.
-        start : number of rows to leave out.
+        All words of the search occur in the row, its labels or its people. ``only`` is "disputes",
+        "skipped" or nothing.
         """
         rows, words = self._ledger.rows, search.lower().split()
         keys = sorted(rows, key=lambda key: -rows[key].version)
@@ -138,7 +114,7 @@ class Page:
         if not kinds.get(only, row.people):
             return False
         labels = [*row.given.values(), row.settled or ""]
-        where = map(str, self._pool.where(key))
+        where = map(str, self._pool.where[key])
         text = " ".join([*labels, *row.given, *where, row.id, self._snippet(key)]).lower()
         return all(word in text for word in words)
 
@@ -154,7 +130,7 @@ class Page:
 
     def _answered_row(self, key: RowKey) -> dict[str, Any]:
         row = self._ledger.row(key)
-        file, number = self._pool.where(key)
+        file, number = self._pool.where[key]
         return {
             "file": file,
             "row": number,
@@ -171,16 +147,6 @@ class Page:
     def whole_row(self, key: RowKey) -> dict[str, Any]:
         """Return a row of the history with all its cells."""
         return {**self._answered_row(key), "cells": self._cells(key)}
-
-
-def moving_means(found: Sequence[Outcome]) -> list[tuple[int, float]]:
-    """Return numbers of answers and means of the last outcomes, at most `POINTS` for a chart."""
-    step = max(1, -(-len(found) // POINTS))
-    means = []
-    for end in range(len(found), LEAST - 1, -step):
-        last = found[max(0, end - WINDOW) : end]
-        means.append((last[-1].number, sum(each.hit for each in last) / len(last)))
-    return means[::-1]
 
 
 def stopping_hint(changes: Sequence[tuple[int, float, float | None]]) -> str:

@@ -36,14 +36,10 @@ SHOWN_CLASSES = 10
 
 
 class Card(NamedTuple):
-    """A row to be labeled.
+    """A row to be labeled, and why: one of `seqmed.labeling.log.REASONS`.
 
-    Attributes
-    ----------
-    key : the row.
-    why : one of `seqmed.labeling.log.REASONS`.
-    probabilities : classes and their probabilities, the largest first; empty before two classes
-        have labels.
+    The classes have their probabilities, the largest first. There are none before two classes have
+    labels.
     """
 
     key: RowKey
@@ -62,15 +58,9 @@ def round_at(position: int) -> int:
 def choose_round(
     model: Any, pool: Pool, number: int, answered: Collection[RowKey], before: Round
 ) -> Round:
-    """Return the cards of a round.
+    """Return the cards of a round, by the model after ``ROUND * number`` answers.
 
-    Parameters
-    ----------
-    model : the model after ``ROUND * number`` answers.
-    pool : the rows.
-    number : number of the round.
-    answered : rows that were answered.
-    before : the cards of the previous round; those that come before this round are left out.
+    Rows that were answered are left out, and those of the previous round that come before this one.
     """
     gone = {*answered, *(card.key for card in before[: ROUND + LAG])}
     checks = [place for place in pool.reserve.tolist() if pool.keys[place] not in gone]

@@ -8,7 +8,6 @@ the page itself, so that other sites cannot post. Bodies are limited in size.
 
 from __future__ import annotations
 
-import errno
 import hmac
 import ipaddress
 import json
@@ -55,15 +54,8 @@ HEADERS = {
 class Server:
     """A server of the page of a desk. All requests are handled in the thread that runs it.
 
-    Parameters
-    ----------
-    desk : the desk.
-    port : port; 0 for any that is free.
-    remote : whether other machines may connect.
-
-    Attributes
-    ----------
-    address : address of the page, with its token.
+    Port 0 is any that is free. Other machines may connect if ``remote`` is set. The ``address`` of
+    the page has its token.
     """
 
     def __init__(self, desk: Desk, *, port: int = 0, remote: bool = False):
@@ -186,12 +178,10 @@ def bound(host: str, port: int) -> socket.socket:
         made.listen()  # so that a browser may connect before the server runs
     except OSError as error:
         made.close()
-        if error.errno in (errno.EADDRINUSE, errno.EACCES):
-            reason = "in use" if error.errno == errno.EADDRINUSE else "not allowed"
-            raise LabelingError(
-                f"port {port} is {reason}: choose another with --port, or leave the option out."
-            ) from None
-        raise
+        raise LabelingError(
+            f"port {port} cannot be used ({error.strerror}): choose another with --port, or leave "
+            "the option out."
+        ) from None
     return made
 
 
@@ -201,13 +191,8 @@ def bound(host: str, port: int) -> socket.socket:
 class Guard:
     """An ASGI app that passes on the requests that are allowed.
 
-    Parameters
-    ----------
-    app : the app behind it.
-    token : first part of every path.
-    port : port of the server.
-    names : names and addresses of this machine, without port.
-    remote : whether other machines may connect; then any IP address may be that of this machine.
+    The token is the first part of every path. The names and addresses of this machine have no port.
+    If other machines may connect (``remote``), any IP address may be that of this machine.
     """
 
     def __init__(

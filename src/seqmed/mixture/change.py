@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqmed.mixture.pool import (
+from seqmed.mixture.pooling import (
     Recorded,
     best_temperature,
     log_probabilities,

@@ -12,7 +12,9 @@ import numpy as np
 from seqmed.numeric.arrays import Array, Mask
 
 # Columns are scaled if the 90th percentile of their scales is more than this multiple of the 10th.
-LARGEST_RATIO = 10.0
+# Columns of only 0 and 1, such as one-hot columns, have the scale 1; beside them other columns are
+# scaled sooner.
+LARGEST_RATIO, RATIO_BESIDE_BINARY = 10.0, 2.0
 # Smallest and largest number of rows on which scales are measured.
 FEWEST, MEASURED = 50, 1000
 # A column is dense if at least this fraction of its values differs from the median.
@@ -53,6 +55,15 @@ def column_deviations(points: Array) -> tuple[Array, Mask]:
     return sizes, dense & used
 
 
+def scales_of_columns(points: Array) -> tuple[Array, Mask, float]:
+    """Return the sizes of columns (p,), the dense ones, and the largest ratio of similar sizes."""
+    sizes, dense = column_deviations(points)
+    binary = ((points == 0.0) | (points == 1.0)).all(axis=0)
+    sizes = np.where(binary & (sizes > 0), 1.0, sizes)
+    ratio = RATIO_BESIDE_BINARY if (binary & dense).any() else LARGEST_RATIO
+    return sizes, dense, ratio
+
+
 def any_too_large(points: Array, centre: Array) -> bool:
     """Whether a scaled column is much larger than the others."""
     return bool((np.abs(points - centre).mean(axis=0) > LARGEST_MEAN).any())
@@ -60,18 +71,18 @@ def any_too_large(points: Array, centre: Array) -> bool:
 
 def first_column_scales(points: Array) -> Array:
     """Return the scales of the columns of the first batch, (p,); all 1 if they are similar."""
-    sizes, dense = column_deviations(points)
-    if points.shape[0] < FEWEST or are_similar(sizes[dense]):
+    sizes, dense, ratio = scales_of_columns(points)
+    if points.shape[0] < FEWEST or are_similar(sizes[dense], ratio):
         return np.ones(points.shape[1])
     return np.where(sizes > 0, sizes, 1.0)
 
 
-def are_similar(sizes: Array) -> bool:
+def are_similar(sizes: Array, ratio: float) -> bool:
     """Whether columns of these sizes need not be scaled."""
     if not sizes.size:
         return True
     low = np.quantile(sizes, 0.1, method="lower")
-    return bool(np.quantile(sizes, 0.9, method="higher") <= LARGEST_RATIO * low)
+    return bool(np.quantile(sizes, 0.9, method="higher") <= ratio * low)
 
 
 def measured_column_scales(points: Array, before: Array) -> Array:
@@ -87,10 +98,10 @@ def measured_column_scales(points: Array, before: Array) -> Array:
     """
     if points.shape[0] < FEWEST:
         return before
-    sizes, dense = column_deviations(points)
+    sizes, dense, ratio = scales_of_columns(points)
     logs = np.log2(np.where(sizes > 0, sizes, before)) - np.log2(before)
     tolerances = np.log2(np.where(dense, TOLERANCE, RARE_TOLERANCE))
-    if (before == 1.0).all() and are_similar(sizes[dense]):
+    if (before == 1.0).all() and are_similar(sizes[dense], ratio):
         return before
     if (before != 1.0).any() and (np.abs(logs) <= tolerances).all():
         return before

@@ -89,7 +89,7 @@ def best_octave(margins: Array, weights: Array) -> tuple[float, float]:
 
 
 @compiled(nogil=True)
-def mixture_weights(
+def component_weights(
     likelihoods: Array, row_weights: Array, counts: Array, precision: float, steps: int
 ) -> Array:
     """Return the weights (M,) of fixed components, by expectation maximisation.

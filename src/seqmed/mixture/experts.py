@@ -2,8 +2,8 @@
 
 Every expert is fitted on all labeled rows that are kept (`seqmed.mixture.labeled_rows`). It is
 fitted again if enough labels are new, and less often while its weight is small. It returns
-probabilities over the known classes; `seqmed.mixture.pool` weights them. To add an expert, add it
-to `default_experts`.
+probabilities over the known classes, which `seqmed.mixture.pooling` weights. To add an expert, add
+it to `default_experts`.
 
 An expert that fails is left out, with one warning, until the next fit succeeds.
 """
@@ -36,9 +36,10 @@ from seqmed.numeric.arrays import Array, Indices, Mask, Points
 from seqmed.numeric.execution import callers_level
 from seqmed.numeric.expectations import expect, expect_shape
 
-# An expert is fitted again if this fraction of the labels is new, with fewer than `MANY_LABELS`
-# labels and with more, and `FEWEST_NEW` labels at least.
-GROWTH, GROWTH_OF_MANY, MANY_LABELS, FEWEST_NEW = 0.15, 0.3, 1000, 4
+# An expert is fitted again if this fraction of the labels is new, with so many labels or more, and
+# `FEWEST_NEW` labels at least. Fits of many labels take seconds.
+GROWTH = {0: 0.15, 1000: 0.3, 5000: 0.5}
+FEWEST_NEW = 4
 # An expert of a smaller weight is fitted again when the labels have doubled.
 SMALL_WEIGHT = 0.05
 # The smallest probability of a class: forests return zeros.
@@ -220,7 +221,8 @@ class Expert:
         """
         if self.fit is None or self.fit.classifier is None:
             return np.tile(known / known.sum(), (points.shape[0], 1))
-        expect((self.fit.present < known.size).all(), "known classes in the experts")
+        if self.fit.present[-1] >= known.size:
+            raise ValueError("expected known classes in the experts")
         found = self.fit.classifier.probabilities(points)
         if found.shape != (points.shape[0], self.fit.present.size):
             raise ValueError(f"its probabilities have the shape {found.shape}")
@@ -240,7 +242,7 @@ class Expert:
         """Whether the expert is fitted again; ``weight`` is its weight in the pool."""
         if self.fit is None:
             return self.n_new >= (FEWEST_NEW if self.failed else 1)
-        growth = GROWTH if n_labels < MANY_LABELS else GROWTH_OF_MANY
+        growth = GROWTH[max(least for least in GROWTH if least <= n_labels)]
         needed = max(FEWEST_NEW, growth * n_labels)
         if weight < SMALL_WEIGHT:
             needed = max(needed, self.fit.numbers.size)

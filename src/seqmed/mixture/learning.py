@@ -49,7 +49,7 @@ from seqmed.mixture.mixture_state import (
     Trial,
     with_classes,
 )
-from seqmed.mixture.pool import MEMBERS, choose_pool, no_pool
+from seqmed.mixture.pooling import MEMBERS, choose_pool, no_pool
 from seqmed.mixture.record import (
     PROBES,
     choose,
@@ -504,7 +504,7 @@ def retract(
     found = margin_state.find_labels(full.margin, scaled, codes, parameters.margin)
     rows = full.margin.posterior.window.take(found)
     retracted = Rows(rows.points, counts.own_classes(rows.signs), rows.weights)
-    full, report, kept = without_labels(full, retracted, found, parameters)
+    full, report, kept = retracted_state(full, retracted, found, parameters)
     if trial is None:
         return full, report, kept
     if state.column_scale.size:
@@ -513,11 +513,11 @@ def retract(
     found = margin_state.find_labels(
         state.margin, retracted.points, retracted.codes, parameters.margin, required=False
     )
-    state, report, kept = without_labels(state, retracted, found, parameters)
+    state, report, kept = retracted_state(state, retracted, found, parameters)
     return state._replace(trial=trial._replace(state=full)), report, kept
 
 
-def without_labels(
+def retracted_state(
     state: MixtureState, retracted: Rows, found: Mask, parameters: MixtureParameters
 ) -> tuple[MixtureState, MixtureInfo, Mask]:
     """Return a state without some labels, its report, and the classes (K,) that are kept.

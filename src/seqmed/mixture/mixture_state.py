@@ -9,8 +9,8 @@ margin expert, the label count n and the class prior pi.
 
 Scores (m, 3, K) have the margin expert first, then the graph, then the linear expert.
 
-The softmax of the mixed scores is the core of the pool (`seqmed.mixture.pool`), whose other members
-are the graph alone and the refitted experts. Without refitted experts there is no pool.
+The softmax of the mixed scores is the core of the pool (`seqmed.mixture.pooling`), whose other
+members are the graph alone and the refitted experts. Without refitted experts there is no pool.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from seqmed.late_rows import KeptLabels, LateLabels, compare_labels, equal_rows
 from seqmed.margin import margin_state
 from seqmed.margin.margin_state import MarginState
 from seqmed.margin.update import MarginParameters, UpdateInfo
-from seqmed.mixture import pool as pooling
+from seqmed.mixture import pooling
 from seqmed.mixture.change import RECORD, Change
 from seqmed.mixture.experts import (
     TRIED,
@@ -43,7 +43,7 @@ from seqmed.mixture.experts import (
 )
 from seqmed.mixture.labeled_rows import LabeledRows, no_labeled_rows
 from seqmed.mixture.linear_expert import LinearExpert, no_linear_expert
-from seqmed.mixture.pool import MEMBERS, Pool, Recorded, no_pool
+from seqmed.mixture.pooling import MEMBERS, Pooling, Recorded, no_pool
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, no_rows
 from seqmed.numeric.execution import one_thread
 from seqmed.numeric.expectations import expect, expect_shape
@@ -281,7 +281,7 @@ class MixtureState(NamedTuple):
     record: ScoreRecord
     score_scales: ScoreScales
     choice: Choice
-    pool: Pool
+    pool: Pooling
     class_weights: Array
     probes: Points
     labels: LabeledRows
@@ -508,9 +508,9 @@ def class_scores(state: MixtureState, points: Points) -> Array:
     """
     if state.trial is None and not state.has_pool:
         return core_scores(state, state.scaled(points))
-    found = probabilities(state, points)
+    found = state_probabilities(state, points)
     if state.trial is not None:
-        both = (probabilities(state.trial.state, points), found)
+        both = (state_probabilities(state.trial.state, points), found)
         found = combined(both, state.trial.weight, state.trial.temperatures)
     return np.where(state.known, np.log(np.where(state.known, found, 1.0)), 0.0)
 
@@ -524,7 +524,7 @@ def combined(both: tuple[Array, Array], weight: float, temperatures: Array) -> A
     return (1.0 - weight) * before + weight * after
 
 
-def probabilities(state: MixtureState, points: Points) -> Array:
+def state_probabilities(state: MixtureState, points: Points) -> Array:
     """Return class probabilities (n, K) of a state without regard to a trial; 0 if unknown."""
     if not state.has_pool:
         return core_probabilities(core_scores(state, state.scaled(points)), state.known)

@@ -34,7 +34,7 @@ from seqmed.mixture.mixture_state import (
     expert_scores,
     member_probabilities,
 )
-from seqmed.mixture.pool import pooled
+from seqmed.mixture.pooling import pooled
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, no_indices, take_rows
 
 # Number of unlabeled rows on which the scales of the scores are measured.

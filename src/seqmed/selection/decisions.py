@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -119,30 +120,20 @@ def positive_place(classes: NDArray[Any], positive: Any = None) -> int:
 def parse_costs(texts: Sequence[str], names: Mapping[str, Any]) -> dict[tuple[Any, Any], float]:
     """Return costs by true and predicted class from texts TRUE:PREDICTED=NUMBER.
 
-    The number follows the last equal sign. If a name contains colons, the text must be readable as
-    two known classes in one way only. Of two costs of the same classes, the last one counts.
-
-    Parameters
-    ----------
-    texts : the costs.
-    names : classes by their names.
+    The classes have names, which may contain colons. Of two costs of the same classes, the last one
+    counts.
     """
     costs: dict[tuple[Any, Any], float] = {}
     for text in texts:
         pair, _, number = text.rpartition("=")
-        parts = pair.split(":")
-        splits = [(":".join(parts[:n]), ":".join(parts[n:])) for n in range(1, len(parts))]
-        known = [each for each in splits if each[0] in names and each[1] in names]
         try:
-            ((true, predicted),) = known
+            ((true, predicted),) = (two for two in product(names, names) if ":".join(two) == pair)
             costs[names[true], names[predicted]] = float(number)
         except ValueError as error:
             listed = ", ".join(map(repr, list(names)[:LISTED])) + ", ..." * (len(names) > LISTED)
-            ways = f", which can be read in {len(known)} ways" if len(known) > 1 else ""
             raise ValueError(
-                f"a cost got {text!r}{ways}, expected TRUE:PREDICTED=NUMBER with two of the "
-                f"classes {listed}, for example spam:ham=5: correct it, or use "
-                "seqmed.selection.decisions.DecisionRule in Python, which takes the classes one "
-                "by one."
+                f"a cost got {text!r}, expected TRUE:PREDICTED=NUMBER with two of the classes "
+                f"{listed}, for example spam:ham=5: correct it. If colons in names leave two ways "
+                "to read it, use seqmed.selection.decisions.DecisionRule in Python."
             ) from error
     return costs

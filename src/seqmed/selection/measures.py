@@ -33,25 +33,10 @@ RANKED_CLASSES = 10
 UNKNOWN_CLASSES = 1000
 
 
-class Interval(NamedTuple):
-    """A confidence interval."""
+def wilson_interval(correct: int, total: int) -> tuple[float, float]:
+    """Return Wilson's score interval of a fraction, by the numbers of successes and of trials.
 
-    low: float
-    high: float
-
-
-def wilson_interval(correct: int, total: int, confidence: float = CONFIDENCE) -> Interval:
-    """Return Wilson's score interval of a fraction.
-
-    Parameters
-    ----------
-    correct, total : number of successes, and of trials.
-    confidence : level of the interval, in (0, 1).
-
-    Returns
-    -------
-    interval : Interval
-        Within [0, 1]; the whole of it without trials.
+    It is within [0, 1], and the whole of it without trials.
 
     Examples
     --------
@@ -60,38 +45,28 @@ def wilson_interval(correct: int, total: int, confidence: float = CONFIDENCE) ->
     (0.893, 0.928)
     """
     if not total:
-        return Interval(0.0, 1.0)
-    z = float(ndtri(0.5 + confidence / 2))
+        return 0.0, 1.0
+    z = float(ndtri(0.5 + CONFIDENCE / 2))
     fraction, spread = correct / total, z * z / total
     middle = (fraction + spread / 2) / (1 + spread)
     half = z / (1 + spread) * np.sqrt(fraction * (1 - fraction) / total + spread / (4 * total))
     # the ends are exact where all or none are correct, and rounding must not move them
     low = 0.0 if correct == 0 else max(float(middle - half), 0.0)
     high = 1.0 if correct == total else min(float(middle + half), 1.0)
-    return Interval(low, high)
+    return low, high
 
 
 class Ranking(NamedTuple):
-    """How well the probabilities of one class rank its rows before the others.
+    """How well the probabilities of one class rank its rows before the others."""
 
-    Parameters
-    ----------
-    roc_auc : area under the ROC curve.
-    average_precision : average precision, as in scikit-learn: without interpolation.
-    """
-
-    roc_auc: float
-    average_precision: float
+    roc_auc: float  # area under the ROC curve
+    average_precision: float  # without interpolation, as in scikit-learn
 
 
 class ScoreHistogram:
     """Counts of positive and negative rows in bins of their score, a probability.
 
-    Rows in one bin count as ties.
-
-    Parameters
-    ----------
-    positive, negative : numbers of rows of score 0.
+    Rows in one bin count as ties. The first rows, given by their numbers, have score 0.
     """
 
     def __init__(self, positive: int = 0, negative: int = 0) -> None:
@@ -142,15 +117,8 @@ class ScoreHistogram:
 class ClassMeasures(NamedTuple):
     """Measures of one class; None where the denominator is 0.
 
-    Parameters
-    ----------
-    label : the class.
-    precision : fraction of the rows predicted as this class that are of this class.
-    recall : fraction of the rows of this class that are predicted as this class.
-    f1 : harmonic mean of precision and recall.
-    correct, support, predicted : number of rows of this class that are predicted as this class, of
-        all rows of this class, and of all rows predicted as this class.
-    average_precision : as in `Ranking`; None with more than `RANKED_CLASSES` classes.
+    Of ``support`` rows of the class and ``predicted`` rows predicted as it, ``correct`` are both.
+    The average precision is None with more than `RANKED_CLASSES` classes.
     """
 
     label: Any

@@ -1,39 +1,25 @@
 """Label queries: the rows whose labels reduce the expected regret of all decisions the most.
 
-**Margin.** The decision at a row is the class with the largest score. The margin m >= 0 of the
-decision is ``|f|`` for a single machine. For one machine per class it is
-``(best - second) / sqrt(q_1^2 + q_2^2)``, with the two largest class scores and their factors q_1
-and q_2 (`class_scale_`).
-
-**Expected regret.** Let the score be Gaussian with standard deviation s around m. The expected
-regret of deciding now is
+**Expected regret.** The decision at a row is the class with the largest score, and its margin m is
+``|f|`` for a single machine, or ``(best - second) / sqrt(q_1^2 + q_2^2)`` with one machine per
+class, whose factors are q (`class_scale_`). If the score is Gaussian with standard deviation s
+around m, the expected regret of deciding now is
 
     r(m, s) = s phi(m / s) - m Phi(-m / s).
 
-**Covariance.** Labels do not shrink the covariance k_t of MED. The covariance is therefore
-conditioned on the labeled rows L that the model keeps, as if each were an observation with noise
-variance 1 / C:
+**Value of a label.** Labels do not shrink the covariance k_t of MED. It is therefore conditioned on
+the labeled rows L that the model keeps, as if each were an observation with noise variance 1 / C:
 
     c(x, x') = k_t(x, x') - k_t(x, L) (k_t(L, L) + I / C)^{-1} k_t(L, x').
 
-**Value of a label.** An observation at row i changes the score of row j by a Gaussian amount with
-standard deviation ``t_ij = |c_ij| / sqrt(c_ii + 1 / C)``. This reduces the expected regret at j by
-exactly ``r(m_j, t_ij)``. The value of row i is the sum over all distinct rows,
-
-    v_i = sum_j r(m_j, t_ij).
+An observation at row i changes the score of row j by a Gaussian amount with standard deviation
+``t_ij = |c_ij| / sqrt(c_ii + 1 / C)``, and reduces the expected regret at j by exactly
+``r(m_j, t_ij)``. The value of row i is the sum of this over all distinct rows j.
 
 **Greedy choice.** The row with the largest value is chosen, and c is conditioned on it. This is
-repeated. Conditioning lowers the value of similar rows, so the chosen rows are diverse. If fewer
-than two classes have labels, all margins are 0, and the value is ``sum_j t_ij / sqrt(2 pi)``.
-
-For `SeqGraphMED` and `GraphPropagation` the covariance is ``exp(-d^2 / (2 h^2))``. Here d is the
-distance in the graph, and h^2 is the mean squared distance of a kept row to its farthest neighbour
-in the graph. L is the set of labeled rows that are kept, 1 / C is 0.1, and m is the difference
-between the two largest probabilities.
-
-A finite bias variance is added to k_t; an infinite one is left out, as in `decision_std`. If there
-are many rows, only a shortlist is compared. Row j adds at most ``r(m_j, s_j)`` to any value, so
-rows with a small regret can be left out.
+repeated, so that the chosen rows are diverse. A finite bias variance is added to k_t; an infinite
+one is left out, as in `decision_std`. For the covariance and margins of a graph, see
+`seqmed.uncertainty.of_graph`.
 """
 
 from __future__ import annotations
@@ -150,16 +136,9 @@ def expected_regret(model: Any, X: MatrixLike) -> Array | None:
         Expected regret >= 0 of every row. None if fewer than two classes have labels; choose
         candidates at random in that case.
 
-    Raises
-    ------
-    TypeError
-        If ``model`` is not one of these classifiers, or is a Pipeline of scikit-learn.
-    ValueError
-        If the kernel is precomputed.
-
     See Also
     --------
-    query : Rows to label next.
+    query : Rows to label next. It refuses the same models.
 
     Examples
     --------
@@ -237,10 +216,7 @@ def regret(margin: Array, deviation: Array) -> Array:
 
 
 def ranking(known: Uncertainty, points: Points, margins: Array) -> Indices:
-    """Return all rows, the shortlist first.
-
-    The shortlist consists of the rows with the largest regret, or of evenly spaced rows.
-    """
+    """Return all rows, first those with the largest regret, or evenly spaced ones."""
     size = margins.size
     if size <= SHORTLIST:
         return np.arange(size)
@@ -252,14 +228,10 @@ def ranking(known: Uncertainty, points: Points, margins: Array) -> Indices:
 
 
 def greedy(covariance: Array, margins: Array, noise: float, n: int) -> Indices:
-    """Return n rows, each the most valuable one given those before it.
+    """Return n <= N rows, each the most valuable one given those before it.
 
-    Parameters
-    ----------
-    covariance : (N, N) between the rows, conditioned on the labels.
-    margins : (N,) margins.
-    noise : noise variance of an observation.
-    n : number of rows to choose, <= N.
+    The covariance (N, N) is conditioned on the labels, and ``noise`` is the variance of the noise
+    of an observation.
     """
     covariance, chosen = covariance.copy(), np.zeros(n, dtype=np.intp)
     free = np.ones(margins.size, dtype=bool)

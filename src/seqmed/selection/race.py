@@ -44,27 +44,18 @@ class Dropped(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """Accuracy of the candidates on labels they had not learned.
+    """Accuracy of the candidates on labels they had not learned: weights of rows, discounted.
 
-    Parameters
-    ----------
-    correct : (c,) discounted weight of the rows that each candidate predicted correctly.
-    wins : (c, c) discounted weight of the rows that the first candidate predicted correctly and the
-        second did not.
-    squared_wins : (c, c) sum of the squares of these discounted weights.
-    total : discounted weight of all rows.
-    correct_undiscounted : (c,) weight of the rows that each candidate predicted correctly.
-    total_undiscounted : (c,) weight of the rows that each candidate predicted.
-    dropped : (c,) reason why each candidate was dropped; None for those in the race.
+    The wins are those of the rows that the first candidate predicted correctly and the second not.
     """
 
-    correct: Array
-    wins: Array
-    squared_wins: Array
-    total: float
-    correct_undiscounted: Array
-    total_undiscounted: Array
-    dropped: tuple[Dropped | None, ...]
+    correct: Array  # (c,) predicted correctly by each candidate
+    wins: Array  # (c, c)
+    squared_wins: Array  # (c, c) sums of the squares of these discounted weights
+    total: float  # of all rows
+    correct_undiscounted: Array  # (c,) predicted correctly by each candidate
+    total_undiscounted: Array  # (c,) predicted by each candidate
+    dropped: tuple[Dropped | None, ...]  # (c,) why; None for those in the race
 
     def validate(self) -> None:
         """Raise a ValueError if the arrays are not of the same candidates."""
@@ -128,16 +119,8 @@ class Record:
 
 def empty_race(n_candidates: int) -> Record:
     """Return the record before the first label."""
-    nothing = np.zeros(n_candidates)
-    return Record(
-        nothing,
-        np.zeros((n_candidates, n_candidates)),
-        np.zeros((n_candidates, n_candidates)),
-        0.0,
-        nothing,
-        nothing,
-        (None,) * n_candidates,
-    )
+    each, pairs = np.zeros(n_candidates), np.zeros((n_candidates, n_candidates))
+    return Record(each, pairs, pairs, 0.0, each, each, (None,) * n_candidates)
 
 
 def make_candidates(estimator: Any, grid: list[dict[str, Any]]) -> list[Any]:
@@ -160,13 +143,11 @@ def make_candidates(estimator: Any, grid: list[dict[str, Any]]) -> list[Any]:
 def common_classes(candidates: list[Any]) -> NDArray[Any]:
     """Return the classes of all candidates; refuse candidates with different classes."""
     first: NDArray[Any] = candidates[0].classes_
-    for other in candidates[1:]:
-        if not np.array_equal(other.classes_, first):
-            raise ValueError(
-                f"candidates found the classes {first.tolist()} and {other.classes_.tolist()} "
-                "in the same labels, expected the same classes: leave parameters that define "
-                "missing labels, such as unlabeled, out of param_grid."
-            )
+    if any(not np.array_equal(other.classes_, first) for other in candidates[1:]):
+        raise ValueError(
+            "candidates read the same labels as different classes, expected the same classes: "
+            "leave unlabeled out of param_grid."
+        )
     return first
 
 

@@ -125,7 +125,8 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     ``lost - won`` exceeds ``drop_limit`` standard deviations. For rows of weight 1 the standard
     deviation is ``sqrt(lost + won)``.
 
-    All parameters except ``estimator`` and ``param_grid`` may change between batches.
+    The first batch determines the candidates. Later changes of ``estimator`` and ``param_grid``
+    have no effect until `fit`. All other parameters may change between batches.
 
     References
     ----------
@@ -247,8 +248,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Rows of the batch, in the form that the estimator takes.
         y : array-like of shape (n_samples,)
-            Labels; the class documentation of the estimator describes how missing labels are
-            marked.
+            Labels, some of them missing.
         classes : array-like of shape (n_classes,), default=None
             Classes to expect.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -266,7 +266,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             begun, n_batches = self._begun, self.n_batches_
             candidates, record = self.candidates_, self.record_
         else:
-            begun, n_batches = self._settings(), 0
+            begun, n_batches = {"param_grid": list(ParameterGrid(self.param_grid))}, 0
             candidates = make_candidates(self.estimator, begun["param_grid"])
             record = empty_race(len(candidates))
         given = {"classes": classes, "sample_weight": sample_weight, **parameters}
@@ -278,7 +278,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         # every candidate has accepted the batch by now; the predictions are those before the batch
         new_points = bool(given.get("new_points", True))
         n_batches += new_points
-        labeled, labels = labels_of(self.estimator, y, known)
+        labeled, labels = labels_of(candidates[record.racing[0]], y, known)
         weights = _check_sample_weight(sample_weight, labeled)
         rows, labels = np.flatnonzero(labeled & (weights > 0)), labels[weights[labeled] > 0]
         if rows.size:
@@ -309,12 +309,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         Returns
         -------
         self : object
-            The search without these labels.
-
-        Raises
-        ------
-        ValueError
-            If a candidate no longer stores one of the rows. The search is then unchanged.
+            The search without these labels. If a candidate refuses, the search is unchanged.
         """
         search = self._snapshot()
         search._check_parameters()
@@ -325,29 +320,14 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return self
 
     def _check_parameters(self) -> None:
-        """Refuse invalid parameters, and those that were changed and may not change."""
+        """Refuse invalid parameters."""
         refuse_plain_pipeline(self.estimator, "PrequentialSearch got")
         self._validate_params()
-        now = self._settings()
-        if not now["param_grid"]:
+        if not list(ParameterGrid(self.param_grid)):
             raise ValueError(
                 f"param_grid got {self.param_grid!r}, expected at least one combination: list the "
                 "values to try, as in {'C': [1.5, 10.0]}."
             )
-        before = getattr(self, "_begun", now)
-        for name in before | now:
-            if not equal_parameters(before.get(name), now.get(name)):
-                raise ValueError(
-                    f"{name} was changed from {before.get(name)!r} to {now.get(name)!r} after "
-                    "the first batch, expected the same value for all batches: set it back, or "
-                    "start a new search."
-                )
-
-    def _settings(self) -> dict[str, Any]:
-        """Return the parameter combinations, and the type and parameters of the estimator."""
-        own = {f"estimator__{name}": value for name, value in self.estimator.get_params().items()}
-        grid = list(ParameterGrid(self.param_grid))
-        return {"param_grid": grid, "estimator": type(self.estimator), **own}
 
     def _commit(
         self, candidates: list[Any], record: Record, n_batches: int, begun: dict[str, Any]
@@ -403,20 +383,3 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     decision_function = of_best(StreamClassifier.decision_function)
     decision_std = of_best(SeqMED.decision_std)
     score = of_best(StreamClassifier.score)
-
-
-def equal_parameters(first: Any, second: Any) -> bool:
-    """Whether two parameter values are equal. Estimators are compared by their parameters."""
-    if first is second:
-        return True
-    if isinstance(first, BaseEstimator) and type(first) is type(second):
-        first, second = first.get_params(deep=False), second.get_params(deep=False)
-    if isinstance(first, dict) and isinstance(second, dict):
-        return first.keys() == second.keys() and all(
-            equal_parameters(first[name], second[name]) for name in first
-        )
-    if isinstance(first, list | tuple) and type(first) is type(second):
-        return len(first) == len(second) and all(map(equal_parameters, first, second))
-    if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
-        return np.array_equal(first, second)
-    return bool(first == second or (first != first and second != second))  # NaN equals NaN

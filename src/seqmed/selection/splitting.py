@@ -5,10 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from numbers import Integral
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.model_selection import BaseCrossValidator, PredefinedSplit, StratifiedKFold
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_consistent_length
@@ -16,8 +16,6 @@ from sklearn.utils.validation import check_consistent_length
 from seqmed.estimators.labels import are_plus_one, holds_minus_one, split_labels
 from seqmed.estimators.validation import MatrixLike
 from seqmed.numeric.arrays import Indices, Mask
-
-Fold: TypeAlias = tuple[Indices, Indices]
 
 
 class SemiSupervisedSplit(BaseCrossValidator):
@@ -80,7 +78,7 @@ class SemiSupervisedSplit(BaseCrossValidator):
 
     def split(
         self, X: MatrixLike | None, y: ArrayLike | None = None, groups: ArrayLike | None = None
-    ) -> Iterator[Fold]:
+    ) -> Iterator[tuple[Indices, Indices]]:
         """Yield the indices of the training and test rows of every fold.
 
         Parameters
@@ -105,7 +103,7 @@ class SemiSupervisedSplit(BaseCrossValidator):
         ValueError
             If no row is labeled, or the splitter refuses the rows.
         """
-        labeled, labels = self._labeled(X, y, groups)
+        labeled, given = self._labeled(X, y, groups)
         if self.separate_groups and groups is None:
             raise ValueError(
                 "separate_groups=True got groups=None, expected the group of every row: pass "
@@ -116,7 +114,7 @@ class SemiSupervisedSplit(BaseCrossValidator):
             with warnings.catch_warnings():
                 if self.separate_groups:  # used here even if the splitter ignores groups
                     warnings.filterwarnings("ignore", "The groups parameter is ignored")
-                folds = list(self._splitter.split(*labeled_rows(labeled, X, labels, groups)))
+                folds = list(self._splitter.split(*given))
         except ValueError as refusal:
             raise ValueError(
                 f"{self._splitter!r} cannot split the {rows.size} labeled rows: {refusal} Lower "
@@ -150,19 +148,18 @@ class SemiSupervisedSplit(BaseCrossValidator):
         Returns
         -------
         n_splits : int
-            Number of folds.
         """
         if y is None:
             return int(self._splitter.get_n_splits())
-        labeled, labels = self._labeled(X, y, groups)
-        return int(self._splitter.get_n_splits(*labeled_rows(labeled, X, labels, groups)))
+        _, given = self._labeled(X, y, groups)
+        return int(self._splitter.get_n_splits(*given))
 
     @property
     def _splitter(self) -> Any:
         return StratifiedKFold(int(self.cv)) if isinstance(self.cv, Integral) else self.cv
 
-    def _labeled(self, X: Any, y: Any, groups: Any) -> tuple[Mask, NDArray[Any]]:
-        """Return the mask (n,) of labeled rows and their labels; refuse y without labels."""
+    def _labeled(self, X: Any, y: Any, groups: Any) -> tuple[Mask, tuple[Any, Any, Any]]:
+        """Return the mask (n,) of labeled rows, and their X, y and groups; zeros replace X=None."""
         if y is None:
             raise ValueError(
                 "SemiSupervisedSplit got y=None, expected labels, some of them missing: pass y, "
@@ -183,16 +180,6 @@ class SemiSupervisedSplit(BaseCrossValidator):
                 f"unlabeled={self.unlabeled!r}, expected at least one for every fold: add labels, "
                 "or correct unlabeled."
             )
-        return labeled, labels
-
-
-def labeled_rows(
-    labeled: Mask, X: Any, labels: NDArray[Any], groups: Any
-) -> tuple[Any, NDArray[Any], Any]:
-    """Return X, y and groups of the labeled rows; zeros replace X=None."""
-    rows = np.flatnonzero(labeled)
-    return (
-        np.zeros((rows.size, 1)) if X is None else _safe_indexing(X, rows),
-        labels,
-        None if groups is None else _safe_indexing(groups, rows),
-    )
+        rows = np.flatnonzero(labeled)
+        points = np.zeros((rows.size, 1)) if X is None else _safe_indexing(X, rows)
+        return labeled, (points, labels, None if groups is None else _safe_indexing(groups, rows))

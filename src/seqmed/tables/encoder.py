@@ -21,7 +21,7 @@ from seqmed.numeric.arrays import Array, Points
 from seqmed.tables import kinds
 from seqmed.tables.cells import NOT_A_NUMBER, NOT_FINITE, TableError
 from seqmed.tables.dates import NOT_A_DATE
-from seqmed.tables.features import LARGEST_SIZE, TFIDF, WEIGHTS, Encoding
+from seqmed.tables.features import BESIDE_TEXT, LARGEST_SIZE, TFIDF, WEIGHTS, Encoding
 from seqmed.tables.frames import as_array, as_table, is_array
 from seqmed.tables.kinds import BadCell, Choices, ColumnKind, TableWarning, typed
 from seqmed.tables.messages import listed
@@ -49,10 +49,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     The first batch decides the kind of every column and is measured; later tables are encoded in
     the same way. Columns are found by name, in any order, and additional columns are ignored.
 
-    - Numbers are standardised by the median and a robust standard deviation, and clipped at a
-      million standard deviations. Durations are seconds. A missing cell is replaced by the median.
-      If the first batch has missing cells in a column, an indicator is added.
-    - Categories are one-hot, with one feature for all other levels. Categories with more than 50
+    - Numbers are standardised by the median and a robust standard deviation, unless `scale` says
+      otherwise, and clipped at a million standard deviations. Durations are seconds. A missing cell
+      is replaced by the median. If the first batch has missing cells in a column, an indicator is
+      added.
+    - Categories are one-hot, with one feature for all other levels, such as those of less than one
+      row in a hundred of the first batch. Categories with more than 50
       levels are hashed to 256 features.
     - Dates become a number and their positions in the day, the week and the year. If the rows are
       nearly in the order of the dates, the number is left out, because it would grow with the
@@ -78,8 +80,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         The columns to use. None uses all columns.
     label : str or None, default=None
         The column of labels, which is never a feature.
-    scale : bool, default=True
-        Whether numbers are standardised. Missing cells are replaced in any case.
+    scale : bool or "text", default=True
+        Whether numbers are standardised. "text" standardises them only if there is a column of
+        text: it is for classifiers that scale dense rows themselves, such as `SeqGraphMED`, which
+        measures the scales again as the stream goes on. Missing cells are replaced in any case.
     missing_values : list of str, default=()
         Further strings that mark a missing cell, besides "", "NA", "N/A", "n/a", "#N/A", "NaN",
         "nan", "NAN", "-nan", "-NaN", "null", "NULL", "None", "<NA>", "NaT", "?", "-" and ".". Those
@@ -132,7 +136,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         "kinds": [dict, None],
         "features": ["array-like", None],
         "label": [str, None],
-        "scale": ["boolean"],
+        "scale": ["boolean", StrOptions({BESIDE_TEXT})],
         "missing_values": ["array-like"],
         "text_size": [Interval(Integral, 1, LARGEST_SIZE, closed="both")],
         "text_weights": [StrOptions(set(WEIGHTS))],
@@ -144,7 +148,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         *,
         features: Sequence[str] | None = None,
         label: str | None = None,
-        scale: bool = True,
+        scale: bool | str = True,
         missing_values: Sequence[str] = (),
         text_size: int = 262_144,
         text_weights: str = TFIDF,
@@ -236,7 +240,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             kinds=chosen,
             features=features,
             label=self.label,
-            scale=bool(self.scale),
+            scale=self.scale if self.scale == BESIDE_TEXT else bool(self.scale),
             missing_values=tuple(map(str, self.missing_values)),
             text_size=int(self.text_size),
             text_weights=self.text_weights,

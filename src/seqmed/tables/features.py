@@ -38,7 +38,9 @@ CYCLES = {"day": DAY, "week": 7 * DAY, "year": 365.2425 * DAY}
 # the clock of the stream.
 SORTED, ENOUGH_ROWS = 0.95, 30
 # A level has its own column if at least this fraction of the first batch has it, and two rows.
-SMALLEST_SHARE, FEWEST = 0.002, 2
+SMALLEST_SHARE, FEWEST = 0.01, 2
+# The parameter `scale` with which numbers are standardised only if there is a column of text.
+BESIDE_TEXT = "text"
 # Number of features of categories with many levels, and the largest one of texts.
 HASHED_SIZE, LARGEST_SIZE = 256, 2**31 - 1
 TFIDF, COUNTS = WEIGHTS = ("tfidf", "counts")
@@ -56,7 +58,7 @@ class NumberColumns:
     medians : (p,) medians of the first batch, which replace missing cells.
     scales : (p,) robust standard deviations of the first batch, or 1.
     flagged : (p,) mask of the columns with an additional indicator of missing cells.
-    centred : whether the medians are subtracted.
+    centred : whether the medians are subtracted, and the differences divided by the scales.
     """
 
     names: tuple[str, ...]
@@ -82,10 +84,8 @@ class NumberColumns:
             return cls(names, np.zeros(0), np.zeros(0), np.zeros(0, dtype=bool), scale)
         imputer = SimpleImputer(strategy="median", keep_empty_features=True).fit(numbers)
         medians = np.asarray(imputer.statistics_, dtype=np.float64)
-        scales = np.ones(medians.size)
-        if scale:
-            sizes, _ = column_deviations(np.where(absent, medians, numbers))
-            scales = np.where(sizes > 0, sizes, 1.0)
+        sizes, _ = column_deviations(np.where(absent, medians, numbers))
+        scales = np.where(sizes > 0, sizes, 1.0)
         return cls(names, medians, scales, np.asarray(absent.any(axis=0)), scale)
 
     def encode(self, numbers: Array, features: Array) -> None:
@@ -100,6 +100,9 @@ class NumberColumns:
             with np.errstate(over="ignore"):
                 values /= self.scales
             np.clip(values, -LARGEST_SCORE, LARGEST_SCORE, out=values)
+        elif self.names:
+            largest = LARGEST_SCORE * self.scales
+            np.clip(values, self.medians - largest, self.medians + largest, out=values)
         features[:, p:] = absent[:, self.flagged]
 
     @property
@@ -368,10 +371,13 @@ class Encoding:
             return [(each, table.column(each.name)) for each in columns if each.kind == kind]
 
         names = tuple(each.name for each, _ in of_kind(kinds.NUMERIC))
+        scale = choices.scale
+        if scale == BESIDE_TEXT:
+            scale = any(each.kind == kinds.TEXT for each in columns)
         return cls(
             columns=columns,
             missing_values=missing,
-            numbers=NumberColumns.fit(names, number_matrix(table, names), scale=choices.scale),
+            numbers=NumberColumns.fit(names, number_matrix(table, names), scale=scale),
             dates=tuple(DateColumn.fit(*each) for each in of_kind(kinds.DATE)),
             one_hot=tuple(OneHotColumn.fit(*each, missing) for each in of_kind(kinds.CATEGORICAL)),
             hashed=tuple(HashedColumn(each.name) for each, _ in of_kind(kinds.HASHED)),

@@ -94,7 +94,7 @@ class Choices(NamedTuple):
     kinds: Mapping[str, str]
     features: tuple[str, ...] | None
     label: str | None
-    scale: bool
+    scale: Any
     missing_values: tuple[str, ...]
     text_size: int
     text_weights: str

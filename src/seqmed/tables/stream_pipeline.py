@@ -19,6 +19,7 @@ from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqmed import SeqMED
 from seqmed.numeric.arrays import Array
 from seqmed.tables.encoder import TableEncoder
+from seqmed.tables.features import BESIDE_TEXT
 
 Steps: TypeAlias = list[tuple[str, Any]]
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -258,7 +259,7 @@ def make_stream_pipeline(
     kinds: Mapping[str, str] | None = None,
     features: Sequence[str] | None = None,
     label: str | None = None,
-    scale: bool = True,
+    scale: bool | str = "auto",
     missing_values: Sequence[str] = (),
     random_state: int | np.random.RandomState | None = None,
 ) -> StreamPipeline:
@@ -273,8 +274,11 @@ def make_stream_pipeline(
     estimator : estimator with `partial_fit`, default=None
         The classifier. None is `SeqGraphMED` with a `SeqMED` of ``kernel="auto"``: a linear margin
         for tables with text, and an RBF kernel for other tables.
-    kinds, features, label, scale, missing_values
+    kinds, features, label, missing_values
         See `TableEncoder`.
+    scale : "auto" or bool, default="auto"
+        Whether numbers are standardised. "auto" leaves dense rows to a `SeqGraphMED` that scales
+        them, and standardises all others by the first batch. With False nothing is scaled.
     random_state : int, RandomState or None, default=None
         Seed of the default classifier.
 
@@ -295,7 +299,21 @@ def make_stream_pipeline(
     if estimator is None:
         margin = SeqMED(kernel="auto", random_state=random_state)
         estimator = SeqGraphMED(margin, random_state=random_state)
+    if scale is False and isinstance(estimator, SeqGraphMED):
+        estimator = clone(estimator).set_params(scale=None)
     encoder = TableEncoder(
-        kinds, features=features, label=label, scale=scale, missing_values=missing_values
+        kinds,
+        features=features,
+        label=label,
+        scale=resolved_scale(scale, estimator),
+        missing_values=missing_values,
     )
     return StreamPipeline([("table", encoder), ("model", estimator)])
+
+
+def resolved_scale(scale: bool | str, estimator: Any) -> bool | str:
+    """Return the parameter ``scale`` of the encoder in front of a classifier."""
+    if scale != "auto":
+        return scale
+    scales = isinstance(estimator, SeqGraphMED) and estimator._scales_columns(sparse=False)
+    return BESIDE_TEXT if scales else True

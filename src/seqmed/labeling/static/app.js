@@ -1,5 +1,5 @@
 // The labeling page. Cells, labels and names are only ever set as text.
-import { intervalBar, lineChart, shareBar } from "./charts.js";
+import { lineChart } from "./charts.js";
 
 const $ = (id) => document.getElementById(id);
 const KEYS = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "0"];
@@ -32,6 +32,7 @@ function make(name, options = {}, ...children) {
   return made;
 }
 
+const shareBar = (share) => make("progress", { class: "share", max: 1, value: share, "aria-hidden": "true" });
 const pause = (time) => new Promise((done) => setTimeout(done, time));
 const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)} %`;
 const keyOf = (card) => `${card.row} ${card.file}`;
@@ -77,7 +78,7 @@ function foldable(cell, limit) {
   const holder = make("span");
   const value = make("span", { class: "value-text", dir: "auto" });
   holder.append(value);
-  const whole = visible(cell.text) + (cell.cut ? ` … (${plural(cell.cut, "more character")} not sent)` : "");
+  const whole = visible(cell.text);
   if (whole.length <= limit) {
     value.textContent = whole;
     return holder;
@@ -134,11 +135,6 @@ function showCard({ focus = true, moved = true } = {}) {
   $("card-title").textContent = `Row ${card.row.toLocaleString("en")} of ${visible(card.file)}`;
   showCells($("cells"), card.cells);
   showClasses();
-  if (moved) {
-    $("card").classList.remove("next");
-    void $("card").offsetWidth;
-    $("card").classList.add("next");
-  }
   if (focus && state.view === "label" && !dialogOpen()) $("card").focus({ preventScroll: true });
   if (moved && focus) scrollTo({ top: 0 });
 }
@@ -266,24 +262,13 @@ function barList(place, pairs) {
 }
 
 function showAccuracy(status) {
-  const { checks, queried, chart } = status;
+  const { checks, queried } = status;
   $("accuracy").textContent = checks.n ? percent(checks.value) : "–";
   $("interval").textContent = checks.n ? `${percent(checks.low)} to ${percent(checks.high)}` : "";
   $("accuracy-text").textContent = checks.n
     ? `Of the models that predicted the last ${plural(checks.n, "random check")}, before these were labeled, with its 95 % interval.`
     : "Measured on random checks, as soon as two classes have labels.";
-  $("queried").textContent = queried.n ? `(${percent(queried.value)})` : "";
-  const parts = [];
-  if (checks.n) {
-    parts.push(intervalBar(`Accuracy ${percent(checks.value)}, interval ${percent(checks.low)} to ${percent(checks.high)}`, checks.low, checks.value, checks.high));
-  }
-  if (chart.checks.length > 1 || chart.queried.length > 1) {
-    parts.push(lineChart(
-      `Moving accuracy: random checks ${checks.n ? percent(checks.value) : "none"}, queried rows ${queried.n ? percent(queried.value) : "none"}`,
-      [{ kind: "queried", points: chart.queried }, { kind: "checks", points: chart.checks }],
-    ));
-  }
-  $("accuracy-chart").replaceChildren(...parts);
+  $("queried").textContent = queried.n ? `Queried rows: ${percent(queried.value)}.` : "";
 }
 
 function showChanges(status) {
@@ -292,11 +277,8 @@ function showChanges(status) {
   const top = Math.max(0.02, ...points.map(([, share]) => share));
   const nice = Math.ceil(top * 20) / 20;
   $("change-chart").replaceChildren(...(points.length > 1
-    ? [lineChart(`Predictions changed by every ten labels, last ${percent(points.at(-1)[1], 1)}`, [{ kind: "checks", points }], { top: nice, ticks: [0, nice], height: 72 })]
+    ? [lineChart(`Predictions changed by every ten labels, last ${percent(points.at(-1)[1], 1)}`, points, nice)]
     : []));
-  $("moved").replaceChildren(...status.moved.map(([from, to, count]) => make(
-    "li", {}, make("span", { text: `${visible(from)} → ${visible(to)}` }), make("span", { text: plural(count, "row") }),
-  )));
 }
 
 function showPeople(status) {

@@ -1,4 +1,4 @@
-// Charts as SVG. Colours are set in style.css.
+// A chart as SVG. Colours are set in style.css.
 const SPACE = "http://www.w3.org/2000/svg";
 
 function element(name, attributes, ...children) {
@@ -10,16 +10,15 @@ function element(name, attributes, ...children) {
 
 const percent = (share) => `${Math.round(100 * share)} %`;
 
-// Lines of [x, y in 0..1] points. `top` is the largest y of the scale.
-export function lineChart(label, lines, { top = 1, ticks = [0, 0.5, 1], height = 96 } = {}) {
-  const width = 280, left = 36, right = 6, above = 6, below = 16;
-  const points = lines.flatMap((line) => line.points);
+// A line of at least two [x, y] points. `top` is the largest y of the scale.
+export function lineChart(label, points, top) {
+  const width = 280, height = 72, left = 36, right = 6, above = 6, below = 16;
   const last = Math.max(1, ...points.map((point) => point[0]));
   const first = Math.min(last - 1, ...points.map((point) => point[0]));
   const x = (value) => left + ((value - first) / (last - first)) * (width - left - right);
   const y = (value) => above + (1 - Math.min(value / top, 1)) * (height - above - below);
   const svg = element("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label, class: "chart" });
-  for (const tick of ticks) {
+  for (const tick of [0, top]) {
     svg.append(
       element("line", { x1: left, x2: width - right, y1: y(tick), y2: y(tick), class: "grid" }),
       element("text", { x: left - 6, y: y(tick) + 3.5, "text-anchor": "end" }, percent(tick)),
@@ -29,33 +28,11 @@ export function lineChart(label, lines, { top = 1, ticks = [0, 0.5, 1], height =
     element("text", { x: left, y: height - 3 }, String(Math.round(first))),
     element("text", { x: width - right, y: height - 3, "text-anchor": "end" }, String(last)),
   );
-  for (const line of lines) {
-    if (!line.points.length) continue;
-    const path = line.points.map(([a, b], place) => `${place ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`);
-    svg.append(element("path", { d: path.join(" "), class: `line ${line.kind}` }));
-    const [a, b] = line.points.at(-1);
-    svg.append(element("circle", { cx: x(a), cy: y(b), r: 2.5, class: `dot ${line.kind}` }));
-  }
-  return svg;
-}
-
-// An interval within 0..1, with a mark at the value.
-export function intervalBar(label, low, value, high) {
-  const width = 280, height = 14, x = (share) => 1 + share * (width - 2);
-  return element(
-    "svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label, class: "interval" },
-    element("rect", { x: 0, y: 5, width, height: 4, rx: 2, class: "track" }),
-    element("rect", { x: x(low), y: 4, width: Math.max(2, x(high) - x(low)), height: 6, rx: 3, class: "range" }),
-    element("circle", { cx: x(value), cy: 7, r: 4.5, class: "value" }),
-  );
-}
-
-// A horizontal share.
-export function shareBar(share) {
-  const svg = element("svg", { viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true", class: "share" });
+  const path = points.map(([a, b], place) => `${place ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`);
+  const [a, b] = points.at(-1);
   svg.append(
-    element("rect", { width: 100, height: 4, class: "track" }),
-    element("rect", { width: 100 * share, height: 4, class: "fill" }),
+    element("path", { d: path.join(" "), class: "line" }),
+    element("circle", { cx: x(a), cy: y(b), r: 2.5, class: "dot" }),
   );
   return svg;
 }

@@ -9,7 +9,8 @@ labeled rows before they were learned. Three steps make the pool from it:
 2. The weights are those of a mixture distribution with fixed components, found by expectation
    maximisation: ``w_k = (a_k + sum_i r_ik) / (sum a + n)`` with ``r_ik ~ w_k p_k(y_i | x_i)``. The
    pseudo-count a_k is `PSEUDO_COUNT`. The graph has more while the record is small, because it
-   predicts best with few labels; later the random forest has more, which is the safest on tables.
+   predicts best with few labels; later the random forest and the logistic regression have more,
+   which are the safest on tables.
 3. The weighted mean of the probabilities has one more temperature.
 """
 
@@ -30,14 +31,14 @@ MEMBERS = ("core", "graph")
 # with ``exp(-n / (LABELS_PER_CLASS K))`` for n recorded labels of K classes. As it fades, the
 # members of `LATE_COUNTS` get more.
 PSEUDO_COUNT, GRAPH_COUNT, LABELS_PER_CLASS = 0.5, 4.0, 2.0
-LATE_COUNTS = {"random_forest": 2.5}
+LATE_COUNTS = {"logistic": 1.0, "random_forest": 2.5}
 # A member with a smaller weight is not evaluated in predictions.
 SMALLEST_WEIGHT = 0.02
 # Expectation maximisation ends if no weight moves by more, or after this many steps.
 PRECISION, STEPS = 1e-5, 1000
 
 
-class Pool(NamedTuple):
+class Pooling(NamedTuple):
     """How the probabilities of the members are pooled.
 
     Attributes
@@ -78,12 +79,12 @@ class Recorded(NamedTuple):
     weights: Array
 
 
-def no_pool(n_members: int) -> Pool:
+def no_pool(n_members: int) -> Pooling:
     """Return the pool before the first label."""
-    return Pool(np.full(n_members, 1.0 / max(1, n_members)), np.ones(n_members), 1.0)
+    return Pooling(np.full(n_members, 1.0 / max(1, n_members)), np.ones(n_members), 1.0)
 
 
-def choose_pool(record: Recorded, n_known: int, names: Sequence[str], fitted: Mask) -> Pool:
+def choose_pool(record: Recorded, n_known: int, names: Sequence[str], fitted: Mask) -> Pooling:
     """Choose temperatures and weights by the record.
 
     Parameters
@@ -106,7 +107,7 @@ def choose_pool(record: Recorded, n_known: int, names: Sequence[str], fitted: Ma
     weights = mixture_weights(chosen, record.weights, counts)
     weights = np.where(fitted & (weights >= SMALLEST_WEIGHT), weights, 0.0)
     weights = weights / weights.sum() if weights.any() else fitted / fitted.sum()
-    pool = Pool(weights, temperatures, 1.0)
+    pool = Pooling(weights, temperatures, 1.0)
     mean = np.einsum("m,rmk->rk", weights, np.exp(logs))
     return pool._replace(temperature=best_temperature(safe_logs(mean), record))
 
@@ -122,10 +123,12 @@ def mixture_weights(likelihoods: Array, row_weights: Array, counts: Array) -> Ar
     """
     from seqmed.mixture import evidence  # numba is imported by the first update
 
-    return np.asarray(evidence.mixture_weights(likelihoods, row_weights, counts, PRECISION, STEPS))
+    return np.asarray(
+        evidence.component_weights(likelihoods, row_weights, counts, PRECISION, STEPS)
+    )
 
 
-def pooled(probabilities: Array, pool: Pool) -> Array:
+def pooled(probabilities: Array, pool: Pooling) -> Array:
     """Return the probabilities (m, K) of the pool, given those of its members, (m, M, K)."""
     total = np.zeros((probabilities.shape[0], probabilities.shape[2]))
     for member in np.flatnonzero(pool.used()):
