@@ -99,9 +99,10 @@ class FoundChange:
 
     def after(self, classifier: Any) -> FoundChange:
         """Return the change with what has become of the new start in a classifier."""
-        if self.new_start != ON_TRIAL or classifier._state.trial is not None:
+        if self.new_start != ON_TRIAL or trial_of(classifier) is not None:
             return self
-        return replace(self, new_start=REVOKED if classifier._state.has_revoked else KEPT)
+        revoked = getattr(classifier._state, "has_revoked", False)
+        return replace(self, new_start=REVOKED if revoked else KEPT)
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,11 @@ def classifier_of(model: StreamPipeline) -> Any:
     return model.steps[-1][1]
 
 
+def trial_of(classifier: Any) -> Any:
+    """Return the trial of a new start in a fitted classifier, None if there is none."""
+    return getattr(classifier._state, "trial", None)
+
+
 def save_checkpoint(model: StreamPipeline, progress: Progress, path: Path) -> None:
     """Save a model and its progress in one file."""
     with naming_file(path):
@@ -195,7 +201,7 @@ def load_checkpoint(path: Path) -> tuple[StreamPipeline, Progress]:
 
 def change_on_trial(classifier: Any) -> FoundChange | None:
     """Return the change whose new start is on trial in a classifier that learned in Python."""
-    trial = getattr(classifier._state, "trial", None)
+    trial = trial_of(classifier)
     if trial is None:
         return None
     since, error_before, error_after = trial.change

@@ -93,10 +93,11 @@ def description(path: Path, pipeline: StreamPipeline, progress: Progress) -> dic
 
 def change_of(model: Any, progress: Progress) -> dict[str, Any] | None:
     """Describe the last change of the concept, None if none was found."""
-    change = progress.change
+    from seqmed.cli.checkpoint import trial_of
+
+    change, trial = progress.change, trial_of(model)
     if change is None:
         return None
-    trial = model._state.trial
     return {
         "batch": change.batch,
         "labels_since": change.labels_since(progress.record),

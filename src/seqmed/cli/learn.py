@@ -157,8 +157,8 @@ class ParameterOptions:
     )
     class_prior: list[str] | None = parameter(
         metavar="NAME=NUMBER",
-        help="Known proportion of a class in the stream, such as spam=0.13, for every class; or "
-        "uniform, not to favour classes with more labels.",
+        help="Known proportion of a class in the stream, such as spam=0.13; repeated for every "
+        "class. Or uniform: classes with more labels are not favoured.",
     )
     experts: Experts | None = parameter(
         help="Refitted experts of seqgraphmed; none is faster, and less accurate on tables "
