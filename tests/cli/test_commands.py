@@ -49,14 +49,18 @@ default_model = pytest.mark.parametrize(
 )
 
 
+def chosen(estimator):
+    """Return the options of an estimator; the default one has its default experts."""
+    return ("--experts", "auto") if estimator == "seqgraphmed" else ("--estimator", estimator)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, estimator):
     """A folder with a model, the rows it has learned, and others with all labels."""
     folder = tmp_path_factory.mktemp("commands")
     make_rows(folder / "rows.csv", 300)
     make_rows(folder / "holdout.csv", 200, seed=1, labeled=1.0)
-    chosen = () if estimator == "seqgraphmed" else ("--estimator", estimator)  # the default
-    result = seqmed(folder, *LEARN, 50, "--log", "log", *chosen)
+    result = seqmed(folder, *LEARN, 50, "--log", "log", *chosen(estimator))
     assert result.code == 0, result.err
     return folder
 
@@ -97,11 +101,10 @@ def test_learning_at_a_shell_is_learning_in_python(folder, estimator):
 
 @default_model
 def test_a_plot_shows_the_whole_log_after_a_resume(folder, estimator):
-    chosen = () if estimator == "seqgraphmed" else ("--estimator", estimator)
     lines = (folder / "rows.csv").read_text().splitlines(keepends=True)
     (folder / "part.csv").write_text("".join(lines[:101]))
     learn = ("learn", "parts", "part.csv", *LEARN[3:], 50)
-    assert seqmed(folder, *learn, "--log", "parts-log", *chosen).code == 0
+    assert seqmed(folder, *learn, "--log", "parts-log", *chosen(estimator)).code == 0
     (folder / "part.csv").write_text("".join(lines))
     result = seqmed(folder, *learn, "--log", "parts-log", "--plot", "parts.png")
     assert result.code == 0, result.err
@@ -341,6 +344,12 @@ def test_inspect_tells_what_the_model_has_seen(folder, estimator):
         recorded = model.update_info_.n_recorded
         assert found["mixture"]["labels_in_record"] == recorded
         parts += [f"graph weight {model.graph_weight_:.3g}", f"labels in record {recorded}"]
+        assert found["experts"] == model.expert_weights_
+        assert found["core"] == model.core_weights_
+        assert found["change"] is None
+        weights = {name: weight for name, weight in model.expert_weights_.items() if weight > 0}
+        shown_weights = [f"{name.replace('_', ' ')} {each:.3g}" for name, each in weights.items()]
+        parts.append(f"experts:  {', '.join(shown_weights)}\ncore:     ")
     for part in parts:
         assert part in shown
 
@@ -465,7 +474,7 @@ def test_parameters_reach_the_margin_and_the_mixture(tmp_path):
     own = {
         "graph_memory": 40, "mixture": 0.3, "alpha": 0.5, "n_neighbors": 4, "metric": "cosine",
         "class_prior": "uniform", "forgetting": 0.9, "class_weight": {"setosa": 3},
-        "random_state": 7,
+        "random_state": 7, "experts": (),
     }  # fmt: skip
     inner = {
         "C": 5, "gamma": 0.5, "kernel": "poly", "lag": 3, "budget": 50, "averaging": True,

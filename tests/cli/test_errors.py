@@ -68,7 +68,7 @@ def test_a_misspelled_label_column(tmp_path):
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        (("--label", "id"), "made with --label 'kind', which cannot be changed to 'id': leave"),
+        (("--label", "id"), "made with --label 'kind', not 'id': leave the option out"),
         (("--no-scale",), "the model was made without --no-scale, which cannot be added"),
         (("--features", "a,b"), "the model was made without --features, which cannot be added"),
         (("--numeric", "id"), "the model was made without --numeric id, which cannot be added"),
@@ -78,6 +78,7 @@ def test_a_misspelled_label_column(tmp_path):
         (("--estimator", "seqmed"), "made with estimator='seqgraphmed', which cannot be changed"),
         (("--param", "n_neighbors=3"), "made with n_neighbors=10, which cannot be changed to 3"),
         (("--graph-memory", "3"), "made with graph_memory='auto', which cannot be changed to 3"),
+        (("--experts", "auto"), "made with experts=(), which cannot be changed to 'auto': leave"),
         (("--forgetting", "0.5"), "made with forgetting='auto', which cannot be changed to 0.5"),
         (
             ("--param", "kernal=rbf"),
@@ -122,6 +123,7 @@ def test_the_same_choices_again_are_accepted(tmp_path):
         (("--kernel", "precomputed"), "precomputed"),
         (("--param", "mixture=2"), "mixture"),
         (("--graph-memory", "1"), "graph_memory"),
+        (("--estimator", "seqmed", "--experts", "none"), "SeqMED has no parameter 'experts'"),
         (("--C", "0.5", "--param", "slack_shape=1"), "C=0.5, expected C > slack_shape=1"),
         (("--features", "a,z"), "no column 'z'"),
         (("--drop", "a", "--features", "a"), "named twice"),

@@ -165,9 +165,8 @@ def learn_here(folder, data="rows.csv", batch_size=20):
     """Run `seqmed learn` in this process."""
     columns = ColumnOptions(label="kind", drop=["id"])
     batches = BatchOptions(batch_size=batch_size, first_batch=1, log=folder / "log")
-    learn_command(
-        folder / "model", [folder / data], columns, batches, ParameterOptions(), Reading()
-    )
+    parameters = ParameterOptions(experts="none")
+    learn_command(folder / "model", [folder / data], columns, batches, parameters, Reading())
 
 
 @pytest.mark.exhaustive

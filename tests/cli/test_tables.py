@@ -113,7 +113,7 @@ def test_python_agrees_with_the_command_to_the_bit(dirt, written, learned, tmp_p
     shutil.copytree(learned, tmp_path, dirs_exist_ok=True)
     model = library.make_stream_pipeline(
         label=LABEL, missing_values=remedy[1:] if "--na" in remedy else (), random_state=0
-    )
+    ).set_params(model__experts=())
     for part in ("first", "second"):
         rows = hidden(table[PARTS[part]])
         labels = rows[LABEL]

@@ -1,5 +1,7 @@
 """Changes of the concept: when they are found, and what the experts forget then."""
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -18,8 +20,6 @@ from seqmed.mixture.change import (
 from seqmed.mixture.pooling import Recorded
 from tests.reference import naive_pool
 from tests.reference.change import naive_change
-from tests.support.command import log_lines
-from tests.support.command import seqmed as seqmed_command
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::seqmed.estimators.seqgraphmed.ConceptChangeWarning"
@@ -315,24 +315,18 @@ def test_retracted_labels_are_not_learned_again():
     np.testing.assert_array_equal(model._state.recent.points, X[labeled][3:])
 
 
-def test_the_log_of_the_command_shows_the_change(tmp_path):
-    """The line of the batch that shows a change has the number of labels since then, no other."""
-    lines = ["a,b,c,kind"]
-    for X, _, labels in batches():
-        for row, label in zip(X, labels, strict=True):
-            kind = "" if label is None else f"class {label}"
-            lines.append(",".join([*map(str, row), kind]))
-    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
-    options = (
-        "--label", "kind", "--first-batch", SIZE, "--batch-size", SIZE, "--no-scale",
-        "--log", "log", "--forgetting", "auto",
-    )  # fmt: skip
-    assert seqmed_command(tmp_path, "learn", "model", "rows.csv", *options).code == 0
-    marked = {n: e for n, e in enumerate(log_lines(tmp_path / "log")) if "labels_since_change" in e}
-    assert len(marked) == 1
-    (number, entry), *_ = marked.items()
-    assert SWAP <= number <= SWAP + 3
-    assert entry["labels_since_change"] >= FEWEST_LABELS
+def test_python_warns_once_of_a_change():
+    """Neither the batches of the trial nor its end warn again; nor does a batch without labels."""
+    model, warned = automatic_model(), []
+    for number, (X, _, labels) in enumerate(batches()):
+        for y in (labels, np.full(SIZE, None)):
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                model.partial_fit(X, y, classes=[0, 1])
+            warned += [(number, str(each.message)) for each in said]
+    ((number, message),) = warned
+    assert number == SWAP
+    assert message.startswith("the error rate rose from 0% to 100% in the last 21 labels: the")
 
 
 def test_the_command_line_sets_auto_for_the_mixture_only():

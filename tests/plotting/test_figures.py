@@ -87,6 +87,39 @@ def test_rows_of_close_changes_are_written_once():
     assert len(top.patches) == 3
 
 
+def test_a_change_whose_new_start_was_revoked_is_grey():
+    """The end of a trial belongs to the change before it."""
+    log = records([4] * 60, size=10, changes=dict.fromkeys((10, 30, 50), 5))
+    log[12]["new_start"] = "kept"
+    log[31]["new_start"], log[33]["new_start"] = "on trial", "revoked"
+    top, _ = plotting.learning_log(log).axes
+    marks = [each for each in top.lines if each.get_linestyle() == ":"]
+    assert [each.get_color() for each in marks] == ["black", "0.6", "black"]
+    texts = [each.get_text() for each in top.get_legend().get_texts()]
+    assert texts[-3:] == ["change of the concept", "until it is detected", "change, revoked"]
+
+
+def test_the_experts_of_a_new_start_are_hatched():
+    """They are above the others, in the colours of these; experts without weight are left out."""
+    log = records([4] * 6, size=10)
+    old = {"core": 0.7, "extra_trees": 0.3, "boosting": 0.0}
+    for record in log:
+        record["expert_weights"] = old
+    log[3]["expert_weights"] = {
+        **{name: weight / 4 for name, weight in old.items()},
+        "new core": 0.5, "new extra_trees": 0.25, "new boosting": 0.0,
+    }  # fmt: skip
+    _, bottom = plotting.learning_log(log).axes
+    core, trees, new_core, new_trees, _ = bottom.collections
+    for first, second in ((core, new_core), (trees, new_trees)):
+        np.testing.assert_array_equal(first.get_facecolor(), second.get_facecolor())
+        assert (first.get_hatch(), bool(second.get_hatch())) == (None, True)
+    assert new_core.get_paths()[0].contains_point((35, 0.6))
+    assert not new_core.get_paths()[0].contains_point((45, 0.6))
+    texts = [each.get_text() for each in bottom.get_legend().get_texts()]
+    assert texts == ["new start on trial", "extra trees", "core"]
+
+
 def test_the_weights_of_the_experts_are_stacked():
     log = records([4] * 4, size=10)
     _, bottom = plotting.learning_log(log).axes

@@ -2,6 +2,10 @@
 
 `start` runs the real entry point in a process forked from one that has imported everything: that
 takes a tenth of a second instead of three. `popen` starts a new interpreter, as a shell does.
+
+New models have no refitted experts, which take most of the time of small batches. A test that is
+about them passes ``--experts auto``; they then have few trees. With ``quick=False`` the command is
+that of users.
 """
 
 from __future__ import annotations
@@ -33,27 +37,45 @@ class Result(NamedTuple):
     err: str
 
 
-def seqmed(folder, *arguments, stdin=os.devnull, failing=None, columns=60) -> Result:
-    """Run a command to its end, from the folder."""
-    process = start(folder, *arguments, stdin=stdin, failing=failing, columns=columns)
+def seqmed(folder, *arguments, **options) -> Result:
+    """Run a command to its end, from the folder; see `start` for options."""
+    process = start(folder, *arguments, **options)
     process.join(PATIENCE)
     assert process.exitcode is not None, "the command hangs"
     return Result(process.exitcode, *((folder / name).read_text() for name in ("out", "err")))
 
 
-def start(folder, *arguments, stdin=os.devnull, failing=None, columns=60, outputs=("out", "err")):
+def start(
+    folder,
+    *arguments,
+    stdin=os.devnull,
+    failing=None,
+    columns=60,
+    outputs=("out", "err"),
+    quick=True,
+):
     """Start a command in a forked process; its output goes to two files or pipes of the folder.
 
     `failing` makes the disk full when something is forced to it for that many times. `columns` is
     the width of the output.
     """
-    target = (str(folder), [*map(str, arguments)], str(stdin), failing, columns, outputs)
+    arguments = without_experts(folder, arguments) if quick else [*map(str, arguments)]
+    target = (str(folder), arguments, str(stdin), failing, columns, outputs, quick)
     process = FORKS.Process(target=run, args=target)
     process.start()
     return process
 
 
-def run(folder, arguments, stdin, failing, columns, outputs):
+def without_experts(folder, arguments) -> list[str]:
+    """Return arguments that make a new model without refitted experts, unless these are chosen."""
+    arguments = [*map(str, arguments)]
+    chosen = {"--experts", "--estimator", "--help"} & set(arguments)
+    if arguments[:1] != ["learn"] or chosen or (Path(folder) / arguments[1]).exists():
+        return arguments
+    return [*arguments, "--experts", "none"]
+
+
+def run(folder, arguments, stdin, failing, columns, outputs, quick):
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(folder)
     os.dup2(os.open(stdin, os.O_RDONLY), 0)
@@ -67,7 +89,10 @@ def run(folder, arguments, stdin, failing, columns, outputs):
     if failing is not None:
         fill_disk(failing)
     from seqmed.cli import main
+    from seqmed.mixture import experts
 
+    if quick:
+        experts.N_TREES = 8  # as in the tests themselves
     main()
 
 
@@ -87,7 +112,7 @@ def popen(folder, *arguments, **options):
     """Start a command in an interpreter of its own."""
     path = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), *sys.path])
     return subprocess.Popen(
-        [sys.executable, "-m", "seqmed", *map(str, arguments)],
+        [sys.executable, "-m", "seqmed", *without_experts(folder, arguments)],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
         **options,

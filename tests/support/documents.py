@@ -120,7 +120,7 @@ def run_command(command: str, shown: str, span: tuple[int, int], folder: Path) -
     if words[0] == "seqmed":
         with contextlib.chdir(folder):
             arguments = [name for word in words[1:] for name in sorted(glob.glob(word)) or [word]]
-        result = seqmed(folder, *arguments, columns=WIDTH)
+        result = seqmed(folder, *arguments, columns=WIDTH, quick=False)
         failed = result.code not in (0, 141)
         found = result.err + result.out
         if rest:

@@ -29,6 +29,8 @@ except ImportError:  # Windows, where models are not locked
 
 # Types of labels on the command line by the kind of their dtype.
 TYPES_BY_KIND = {"i": INTEGER, "b": BOOLEAN, "U": STRING, "T": STRING, "O": STRING}
+# What became of a new start after a change of the concept.
+ON_TRIAL, KEPT, REVOKED = "on trial", "kept", "revoked"
 # The beginning of every line of a log.
 LOG_START = b'{"batch": '
 
@@ -73,6 +75,38 @@ class PrequentialRecord:
 
 
 @dataclass(frozen=True)
+class FoundChange:
+    """The last change of the concept that was found.
+
+    Parameters
+    ----------
+    batch : the batch in which it was found; None if it was found in Python.
+    labels : labels since the change, when it was found.
+    error_before, error_after : error rates of the predictions before the change and after it.
+    record : the counts when it was found.
+    new_start : what became of the new start, `ON_TRIAL`, `KEPT` or `REVOKED`.
+    """
+
+    batch: int | None
+    labels: int
+    error_before: float
+    error_after: float
+    record: PrequentialRecord
+    new_start: str = ON_TRIAL
+
+    def labels_since(self, record: PrequentialRecord) -> int:
+        """Return the number of labels since the change, given the counts now."""
+        return self.labels + record.labeled - self.record.labeled
+
+    def after(self, classifier: Any) -> FoundChange:
+        """Return the change with what has become of the new start in a classifier."""
+        if self.new_start != ON_TRIAL or trial_of(classifier) is not None:
+            return self
+        revoked = getattr(classifier._state, "has_revoked", False)
+        return replace(self, new_start=REVOKED if revoked else KEPT)
+
+
+@dataclass(frozen=True)
 class Progress:
     """Progress of a model in its stream.
 
@@ -86,6 +120,7 @@ class Progress:
     late : late labels that were learned, by the id of their row.
     log : the last lines of the log, if there is one.
     labels : progress in a label log, if `seqmed label` was used.
+    change : the last change of the concept, if one was found.
     """
 
     label: LabelColumn | None = None
@@ -97,6 +132,7 @@ class Progress:
     late: tuple[tuple[str, str], ...] = ()
     log: PendingLines | None = None
     labels: LabelProgress | None = None
+    change: FoundChange | None = None
 
     @property
     def known_label(self) -> LabelColumn:
@@ -120,6 +156,11 @@ def classifier_of(model: StreamPipeline) -> Any:
     return model.steps[-1][1]
 
 
+def trial_of(classifier: Any) -> Any:
+    """Return the trial of a new start in a fitted classifier, None if there is none."""
+    return getattr(classifier._state, "trial", None)
+
+
 def save_checkpoint(model: StreamPipeline, progress: Progress, path: Path) -> None:
     """Save a model and its progress in one file."""
     with naming_file(path):
@@ -130,7 +171,7 @@ def load_checkpoint(path: Path) -> tuple[StreamPipeline, Progress]:
     """Return the model in a file and its progress.
 
     A pipeline that was saved in Python has no progress yet. Its column of labels is that of the
-    encoder.
+    encoder. A trial of a new start may have ended in Python or in `seqmed label`.
     """
     if not path.exists():
         raise CommandError(
@@ -145,15 +186,27 @@ def load_checkpoint(path: Path) -> tuple[StreamPipeline, Progress]:
             f"{path} holds a {kind}, expected a fitted pipeline that takes tables: make it with "
             "seqmed learn or seqmed.make_stream_pipeline, or use this file in Python."
         )
+    classifier = classifier_of(model)
     try:
         if extra is None:  # made in Python
             name = encoder_of(model).label
-            progress = Progress(label=None if name is None else label_column_of(model, name))
-        else:
-            progress = read_stored(Progress, extra, "progress")
+            label = None if name is None else label_column_of(model, name)
+            return model, Progress(label=label, change=change_on_trial(classifier))
+        progress = read_stored(Progress, extra, "progress")
     except ValueError as error:
         raise CommandError(f"{path}: {error}") from error
+    if progress.change is not None:
+        progress = replace(progress, change=progress.change.after(classifier))
     return model, progress
+
+
+def change_on_trial(classifier: Any) -> FoundChange | None:
+    """Return the change whose new start is on trial in a classifier that learned in Python."""
+    trial = trial_of(classifier)
+    if trial is None:
+        return None
+    since, error_before, error_after = trial.change
+    return FoundChange(None, since + trial.n_labels, error_before, error_after, PrequentialRecord())
 
 
 def label_column_of(model: StreamPipeline, name: str, unlabeled: str | None = None) -> LabelColumn:

@@ -86,7 +86,25 @@ def description(path: Path, pipeline: StreamPipeline, progress: Progress) -> dic
             "accuracy": record.accuracy,
             "interval": record.interval,
         },
+        "change": change_of(model, progress),
         **experts(model),
+    }
+
+
+def change_of(model: Any, progress: Progress) -> dict[str, Any] | None:
+    """Describe the last change of the concept, None if none was found."""
+    from seqmed.cli.checkpoint import trial_of
+
+    change, trial = progress.change, trial_of(model)
+    if change is None:
+        return None
+    return {
+        "batch": change.batch,
+        "labels_since": change.labels_since(progress.record),
+        "error_before": change.error_before,
+        "error_after": change.error_after,
+        "new_start": change.new_start,
+        "weight": None if trial is None else trial.weight,
     }
 
 
@@ -98,8 +116,9 @@ def experts(model: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     state, info = model._state, model.update_info_
     if hasattr(state, "choice"):
+        found["experts"], found["core"] = model.expert_weights_, model.core_weights_
         found["mixture"] = {
-            **{f"{name}_weight": weight for name, weight in model.expert_weights_.items()},
+            "graph_weight": model.graph_weight_,
             "temperature": state.choice.temperature,
             "class_prior_exponent": float(PRIOR_EXPONENTS[state.choice.exponent]),
             "labels_in_record": state.record.size,
@@ -156,6 +175,9 @@ def show_description(found: dict[str, Any]) -> None:
         for part, count, noun in KEPT
         if part in found
     ]
+    weighted = ["experts", "core"] if "experts" in found else []
+    if weighted and found["experts"] == found["core"]:
+        weighted.remove("core")  # there are no refitted experts
     lines: dict[str, str] = {
         "file": f"{file['path']}, {amount('bytes', file['bytes'])}, format {file['format']}, "
         f"written by seqmed {file['library']}",
@@ -169,6 +191,11 @@ def show_description(found: dict[str, Any]) -> None:
         "accuracy": "prequential accuracy "
         f"{percent_with_interval(prequential['correct'], prequential['scored'])} of "
         f"{counted(prequential['scored'], 'labeled row')}",
+        **({"change": change_text(found["change"])} if found["change"] else {}),
+        **{
+            part: ", ".join(amount(name, weight) for name, weight in found[part].items() if weight)
+            for part in weighted
+        },
         **{
             part: ", ".join(amount(name, value) for name, value in found[part].items())
             for part in ("mixture", "graph", "margin")
@@ -192,6 +219,17 @@ def show_description(found: dict[str, Any]) -> None:
         terminal.show_table(header, rows[:FEW])
         if len(rows) > FEW:
             terminal.show(f"and {len(rows) - FEW} more: see --json")
+
+
+def change_text(change: dict[str, Any]) -> str:
+    """Return the description of a change of the concept as text."""
+    where = "in Python" if change["batch"] is None else f"in batch {change['batch']}"
+    weight = "" if change["weight"] is None else f" with weight {change['weight']:.3g}"
+    rates = (terminal.percent(change[name]) for name in ("error_before", "error_after"))
+    return (
+        f"found {where}, {counted(change['labels_since'], 'label')} since, error rate "
+        f"{' before and '.join(rates)} after it, new start {change['new_start']}{weight}"
+    )
 
 
 def amount(name: str, value: Any) -> str:

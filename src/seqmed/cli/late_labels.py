@@ -22,6 +22,7 @@ import numpy as np
 from seqmed.cli import terminal
 from seqmed.cli.checkpoint import Progress, encoder_of, open_stream
 from seqmed.cli.options import Reading
+from seqmed.cli.parameters import set_class_prior
 from seqmed.cli.prequential import StreamLearner, predict_labeled, score
 from seqmed.cli.terminal import CommandError, counted, naming_rows, tell_skipped
 from seqmed.labeling.log import DIGEST
@@ -49,6 +50,7 @@ def learn_late(
         )
     given, label = read_late_labels(late, learner.progress.known_label, id_column, reading)
     learner.progress = replace(learner.progress, label=label)  # with the type of its labels
+    set_class_prior(learner.model, label)
     labels, others = labels_of_rows(data, learner, id_column, given, reading)
     stream = data_stream(data, learner, id_column, reading)
     counts: Counter[str] = Counter()
@@ -251,6 +253,7 @@ def learn_late_batch(
     done = {each.name: cell_text(each.now) or "" for each in (*new, *kept)}
     if done:
         late = tuple({**dict(learner.progress.late), **done}.items())
+        learner.note_change(record)
         learner.progress = replace(learner.progress, record=record, late=late)
         learner.save()
     counts["added"] += len(new)

@@ -14,12 +14,13 @@ from seqmed.cli.terminal import CommandError, counted, percent_with_interval, su
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from seqmed.cli.checkpoint import Progress
+    from seqmed.cli.checkpoint import FoundChange, PrequentialRecord, Progress
     from seqmed.cli.prequential import StreamLearner
     from seqmed.tables.stream_pipeline import StreamPipeline
 
 Estimator = Literal["seqgraphmed", "seqmed", "seqlapmed", "graphpropagation"]
 LabelType = Literal["integer", "boolean", "string"]
+Experts = Literal["auto", "none"]
 
 # Smallest number of rows in the first batch, which decides the kinds of the columns.
 FIRST_BATCH = 1000
@@ -154,6 +155,15 @@ class ParameterOptions:
     class_weight: str | None = value(
         help="Class weights: none, balanced, or {'class': weight} (default: none)."
     )
+    class_prior: list[str] | None = parameter(
+        metavar="NAME=NUMBER",
+        help="Known proportion of a class in the stream, such as spam=0.13; repeated for every "
+        "class. Or uniform: classes with more labels are not favoured.",
+    )
+    experts: Experts | None = parameter(
+        help="Refitted experts of seqgraphmed; none is faster, and less accurate on tables "
+        "(default: auto)."
+    )
     seed: int | None = parameter(help="Random seed (default: 0).")
     param: list[str] | None = parameter(
         metavar="NAME=VALUE",
@@ -162,9 +172,13 @@ class ParameterOptions:
 
     def given(self) -> dict[str, Any]:
         """Return the parameters of the classifier that are given."""
-        from seqmed.cli.parameters import given_parameters
+        from seqmed.cli.parameters import given_parameters, parse_class_prior
 
         own = asdict(self)
+        if self.class_prior:
+            own["class_prior"] = parse_class_prior(self.class_prior)
+        if self.experts == "none":
+            own["experts"] = ()
         del own["estimator"]
         own["random_state"] = own.pop("seed")
         return given_parameters(own, own.pop("param") or ())
@@ -256,6 +270,9 @@ def begin_or_resume(
     name, unlabeled, kind = columns.label, columns.unlabeled, columns.label_type
     if path.exists():
         model, progress = checkpoint.load_checkpoint(path)
+        if progress.label is not None and "class_prior" in given:
+            prior = parameters.typed_class_prior(given["class_prior"], progress.label)
+            given = {**given, "class_prior": prior}
         parameters.check_same(model, estimator, given, encoder)
         if progress.label is None and name is not None:
             fitted = checkpoint.encoder_of(model)
@@ -279,7 +296,9 @@ def begin_or_resume(
 
 
 def show_summary(learner: StreamLearner, rows: int, data: Sequence[Path]) -> None:
-    """Print a summary of the model."""
+    """Print a summary of the model; the last line says if it has changed since it predicted."""
+    from seqmed.cli.checkpoint import REVOKED
+
     record = learner.progress.record
     if not rows:
         names = ", ".join(map(str, data[:3])) + (", ..." if len(data) > 3 else "")
@@ -294,3 +313,20 @@ def show_summary(learner: StreamLearner, rows: int, data: Sequence[Path]) -> Non
         f"{counted(record.rows, 'row')} ({record.labeled:,} labeled), "
         f"{counted(learner.classes.size, 'class', 'classes')}{accuracy}."
     )
+    change = learner.progress.change
+    if change is not None and change.new_start != REVOKED:
+        summarize(changed_model(change, record))
+
+
+def changed_model(change: FoundChange, record: PrequentialRecord) -> str:
+    """Return what the accuracy of a model means after a change of the concept."""
+    from seqmed.cli.checkpoint import ON_TRIAL
+
+    where = "in Python" if change.batch is None else f"in batch {change.batch}"
+    what = "is on trial" if change.new_start == ON_TRIAL else "was kept"
+    scored, correct = record.scored - change.record.scored, record.correct - change.record.correct
+    since = "this accuracy is that of predictions before it"
+    if scored:
+        found = percent_with_interval(correct, scored)
+        since = f"prequential accuracy since then {found} of {counted(scored, 'labeled row')}"
+    return f"A change of the concept was found {where}, and the new start {what}: {since}."

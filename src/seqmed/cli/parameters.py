@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,8 @@ from seqmed.estimators.graph_propagation import GraphPropagation
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
-from seqmed.streams.label_column import DEFAULT_MARKER
+from seqmed.estimators.validation import PROPORTIONS_ERROR
+from seqmed.streams.label_column import DEFAULT_MARKER, Label, LabelColumn, label_of, whole
 from seqmed.tables.encoder import TableEncoder
 from seqmed.tables.features import COUNTS
 from seqmed.tables.messages import similar_name
@@ -40,6 +42,8 @@ ENCODER_OPTIONS = {
     "features": "--features", "missing_values": "--na", "scale": "--no-scale",
 }  # fmt: skip
 LISTS = ("features", "missing_values")
+# Values of --class-prior that are no proportions.
+PRIOR_WORDS = ("auto", "evidence", "uniform")
 WORDS = {"none": None, "true": True, "false": False, "inf": float("inf")}
 
 
@@ -66,6 +70,73 @@ def given_parameters(options: Mapping[str, Any], pairs: Sequence[str]) -> dict[s
             raise CommandError(f"--param got {pair!r}, expected NAME=VALUE, for example degree=2.")
         given[name] = value_of(text)
     return given
+
+
+def parse_class_prior(texts: Sequence[str]) -> str | dict[str, float]:
+    """Return class proportions by name from texts NAME=NUMBER; a single word is returned as it is.
+
+    The number follows the last equal sign.
+    """
+    if len(texts) == 1 and texts[0] in PRIOR_WORDS:
+        return texts[0]
+    proportions: dict[str, float] = {}
+    for text in texts:
+        name, _, number = text.rpartition("=")
+        name = whole(name.strip())
+        try:
+            proportion = float(number)
+        except ValueError:
+            proportion = math.nan
+        if not name or not 0.0 < proportion < math.inf:
+            raise CommandError(
+                f"--class-prior got {text!r}, expected NAME=NUMBER with a class and a number > 0, "
+                "such as spam=0.13: correct it."
+            )
+        if name in proportions:
+            raise CommandError(
+                f"--class-prior names class {name!r} twice, expected every class once: leave one "
+                "out."
+            )
+        proportions[name] = proportion
+    total = sum(proportions.values())
+    if abs(total - 1.0) > PROPORTIONS_ERROR:
+        raise CommandError(
+            f"the proportions of --class-prior have the sum {total:.6g}, expected 1: name every "
+            "class, or divide the proportions by their sum."
+        )
+    return proportions
+
+
+def typed_class_prior(given: Any, label: LabelColumn) -> Any:
+    """Return class proportions by label instead of name; unchanged before the first label.
+
+    Labels have the type of the column. Anything but a dict is unchanged.
+    """
+    if not isinstance(given, dict) or label.type is None:
+        return given
+    proportions: dict[Label, float] = {}
+    for name, proportion in given.items():
+        value = label_of(name, label.type) if isinstance(name, str) else name
+        if value is None:
+            raise CommandError(
+                f"--class-prior names class {name!r}, expected a class of type {label.type}, as "
+                f"the labels in column {label.name!r} are: correct the name."
+            )
+        if value in proportions:
+            raise CommandError(
+                f"--class-prior names class {value!r} twice, the second time as {name!r}, expected "
+                "every class once: leave one out."
+            )
+        proportions[value] = proportion
+    return proportions
+
+
+def set_class_prior(model: StreamPipeline, label: LabelColumn | None) -> None:
+    """Name the class proportions of a model by labels of the type of its column."""
+    classifier = classifier_of(model)
+    given = getattr(classifier, "class_prior", None)
+    if isinstance(given, dict) and label is not None:
+        classifier.set_params(class_prior=typed_class_prior(given, label))
 
 
 def new_classifier(

@@ -12,6 +12,7 @@ import json
 import math
 import os
 import time
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -25,9 +26,19 @@ from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
 from seqmed.cli import checkpoint, terminal
-from seqmed.cli.checkpoint import PendingLines, PrequentialRecord, Progress, classifier_of
+from seqmed.cli.checkpoint import (
+    KEPT,
+    ON_TRIAL,
+    FoundChange,
+    PendingLines,
+    PrequentialRecord,
+    Progress,
+    classifier_of,
+)
 from seqmed.cli.options import Reading
-from seqmed.cli.terminal import CommandError, counted, naming_rows, percent, tell_skipped
+from seqmed.cli.parameters import set_class_prior
+from seqmed.cli.terminal import CommandError, counted, naming_rows, percent, tell, tell_skipped
+from seqmed.estimators.seqgraphmed import ConceptChangeWarning
 from seqmed.streams import Stream, StreamBatch
 from seqmed.streams.faults import notice
 from seqmed.tables.messages import likely_typo
@@ -91,7 +102,9 @@ class StreamLearner:
     def follow(self, stream: Stream) -> None:
         """Predict and learn every batch, save, and tell of skipped rows, also after an error."""
         try:
-            self._follow(stream)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConceptChangeWarning)  # a line says it
+                self._follow(stream)
         except KeyboardInterrupt:
             message = "interrupted before the first batch was saved: run the command again."
             if self.saved_batches:
@@ -137,11 +150,13 @@ class StreamLearner:
         labeled = np.flatnonzero(batch.labeled)
         predicted = predict_labeled(self.model, batch.table, labeled)
         self._warn_of_typos(batch, y, labeled, names)
+        set_class_prior(self.model, stream.label)
         with naming_rows(batch, names):
             self.model.partial_fit(batch.table, y)
         scored, correct = score(predicted, y[labeled])
         record = self.progress.record.plus(batch.row.size, labeled.size, scored, correct)
         record = replace(record, skipped=skipped + batch.skipped)
+        change = self.note_change(record)
         if self._log is not None:
             line = {
                 "batch": self.n_batches,
@@ -150,7 +165,7 @@ class StreamLearner:
                 "scored": scored,
                 "correct": correct,
                 "accuracy": correct / scored if scored else None,
-                **self._state(record),
+                **self._state(record, change),
             }
             self._lines.append(json.dumps(line) + "\n")
         self.progress = replace(
@@ -158,12 +173,43 @@ class StreamLearner:
         )
         self._progress_batches = self.n_batches  # set last, so that model and progress agree
 
-    def _state(self, record: PrequentialRecord) -> dict[str, Any]:
-        """Return the entries of a log line that describe the model and the time."""
+    def note_change(self, record: PrequentialRecord) -> dict[str, Any]:
+        """Note a change of the concept that the last update has found, and the end of a trial.
+
+        Both are told. Return the entries of a log line that describe them.
+
+        Parameters
+        ----------
+        record : the counts after the update.
+        """
+        classifier, known = classifier_of(self.model), self.progress.change
+        entries: dict[str, Any] = {}
+        found = getattr(classifier.update_info_, "change", None)
+        if found is not None:
+            since, before, after = found
+            known = FoundChange(self.n_batches, since, before, after, record)
+            entries = {"labels_since_change": since, "error_before": before, "error_after": after}
+            tell(change_line(known))
+        if known is None or known.new_start != ON_TRIAL:
+            return entries
+        now = known.after(classifier)
+        if now.new_start != ON_TRIAL:
+            tell(trial_line(now, self.n_batches, record))
+        self.progress = replace(self.progress, change=now)
+        return {**entries, "new_start": now.new_start}
+
+    def _state(self, record: PrequentialRecord, change: dict[str, Any]) -> dict[str, Any]:
+        """Return the entries of a log line that describe the model and the time.
+
+        ``change`` are the entries of a change of the concept.
+        """
         classifier, now = classifier_of(self.model), time.monotonic()
         gap = float(getattr(classifier, "duality_gap_", math.nan))
-        weights = getattr(classifier, "expert_weights_", {})
-        change = getattr(getattr(classifier, "update_info_", None), "change", None)
+        weights = {
+            name: getattr(classifier, f"{name}_")
+            for name in ("graph_weight", "expert_weights")
+            if hasattr(classifier, f"{name}_")
+        }
         seconds, self._last_batch = now - self._last_batch, now
         return {
             "accuracy_so_far": record.accuracy,
@@ -172,8 +218,8 @@ class StreamLearner:
             "skipped_so_far": record.skipped,
             "classes": classifier.classes_.size,
             "gap": gap if math.isfinite(gap) else None,
-            **({"graph_weight": weights["graph"], "expert_weights": weights} if weights else {}),
-            **({} if change is None else {"labels_since_change": change.n_labels}),
+            **weights,
+            **change,
             "seconds": round(seconds, 4),
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }
@@ -196,7 +242,9 @@ class StreamLearner:
         classifier = classifier_of(self.model)
         mixed = hasattr(classifier, "graph_weight_")
         weight = f", graph weight {classifier.graph_weight_:.2f}" if mixed else ""
-        return f"batch {self.n_batches}, {counted(record.rows, 'row')}{accuracy}{weight}"
+        change = self.progress.change
+        trial = ", new start on trial" if change and change.new_start == ON_TRIAL else ""
+        return f"batch {self.n_batches}, {counted(record.rows, 'row')}{accuracy}{weight}{trial}"
 
     def _warn_of_typos(
         self, batch: StreamBatch, y: NDArray[Any], labeled: NDArray[np.intp], names: Sequence[str]
@@ -215,6 +263,26 @@ class StreamLearner:
                     f"and similar to {meant!r}: if it is a typing error, correct it and start a "
                     "new model."
                 )
+
+
+def change_line(change: FoundChange) -> str:
+    """Return the message for a change of the concept that was found."""
+    before, after = percent(change.error_before), percent(change.error_after)
+    return (
+        f"batch {change.batch}: the concept may have changed: the error rate rose from {before} to "
+        f"{after} in the last {counted(change.labels, 'label')}. A new start from these labels "
+        "learns beside the model."
+    )
+
+
+def trial_line(change: FoundChange, batch: int, record: PrequentialRecord) -> str:
+    """Return the message for the end of the trial of a new start."""
+    labels = counted(change.labels_since(record), "label")
+    if change.new_start == KEPT:
+        result = "kept: the labels before the change are forgotten."
+    else:
+        result = "revoked: the model is as if it had found no change."
+    return f"batch {batch}: {labels} after the change of the concept, the new start was {result}"
 
 
 def predict_labeled(

@@ -45,8 +45,8 @@ ASYMMETRY = 1e-6
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-50, 1e50
 # Description of a missing cell, and largest number of characters of a cell, in error messages.
 MISSING_CELL, LONGEST_CELL = "NaN (missing values)", 40
-# Largest difference between the sum of class proportions and 1.
-PROPORTIONS_ERROR = 0.01
+# Largest difference between the sum of class proportions and 1; 3 * 0.33 is accepted.
+PROPORTIONS_ERROR = 0.01 + 1e-9
 # Squares of features, and products of two such squares, must stay finite.
 LARGEST_FEATURE = 1e70
 

@@ -343,6 +343,11 @@ class MixtureState(NamedTuple):
         return self.counts.seen
 
     @property
+    def has_revoked(self) -> bool:
+        """Whether a new start was revoked within the last `RECORD` labels."""
+        return self.n_searched < RECORD
+
+    @property
     def has_pool(self) -> bool:
         """Whether predictions come from the pool."""
         return bool(self.experts) and bool(self.known.sum() > 1)

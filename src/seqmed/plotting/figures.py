@@ -29,8 +29,10 @@ PANEL = (4.6, 4.2)
 FORMATS = ("png", "svg", "pdf")
 # Metadata that leave the time of saving out of a file.
 UNDATED: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-# Areas have colours that no curve above them has.
-AREAS = (PALETTE[6], PALETTE[5], PALETTE[2], PALETTE[3])
+# Areas have colours that no curve above them has; yellow is also of Okabe and Ito.
+AREAS = (PALETTE[6], PALETTE[5], PALETTE[2], PALETTE[3], "#F0E442", "#999999")
+# Prefix of the experts of a new start, and hatches of their areas.
+NEW, HATCHES = "new ", "////"
 # Labels in the moving mean of the prequential accuracy.
 MOVING_LABELS = 100
 # Smallest distance of two changes whose rows are written, as a fraction of the stream.
@@ -207,17 +209,31 @@ def prequential_accuracy(axes: Axes, records: Sequence[Record]) -> Axes:
 
 
 def draw_changes(axes: Axes, records: Sequence[Record]) -> None:
-    """Mark changes of the concept, from their estimated rows to the batches that show them."""
+    """Mark changes of the concept, from their estimated rows to the batches that show them.
+
+    Changes whose new start was revoked are grey.
+    """
     rows, labeled = column(records, "rows_so_far"), np.cumsum(column(records, "labeled"))
     start = rows[0] - records[0]["rows"]
     found = [place for place, record in enumerate(records) if "labels_since_change" in record]
     since = np.array([records[place]["labels_since_change"] for place in found])
     changes = np.interp(labeled[found] - since, np.append(0, labeled), np.append(start, rows))
     named: list[float] = []
-    for change, place in zip(changes, found, strict=True):
-        line, band = (None, None) if named else ("change of the concept", "until it is detected")
-        axes.axvline(change, color="black", linewidth=1.2, linestyle=":", label=line, zorder=1)
-        axes.axvspan(change, rows[place], color="0.85", linewidth=0, label=band, zorder=0)
+    labels: set[str] = set()  # each is once in the legend
+    ends = [*found, len(records)][1:]
+    for change, place, end in zip(changes, found, ends, strict=True):
+        revoked = any(each.get("new_start") == "revoked" for each in records[place:end])
+        colour, line = ("0.6", "change, revoked") if revoked else ("black", "change of the concept")
+        band = "until it is detected"
+        axes.axvline(
+            change, color=colour, linewidth=1.2, linestyle=":", zorder=1,
+            label=None if line in labels else line,
+        )  # fmt: skip
+        axes.axvspan(
+            change, rows[place], color="0.85", linewidth=0, zorder=0,
+            label=None if band in labels else band,
+        )  # fmt: skip
+        labels |= {line, band}
         if not named or change - named[-1] >= NAMED_CHANGES * (rows[-1] - start):
             named.append(change)
     top = axes.secondary_xaxis("top")
@@ -226,14 +242,31 @@ def draw_changes(axes: Axes, records: Sequence[Record]) -> None:
 
 
 def expert_weight_areas(axes: Axes, records: Sequence[Record]) -> Axes:
-    """Draw the weights of the experts after every batch, stacked, over the rows of a stream."""
+    """Draw the weights of the experts after every batch, stacked, over the rows of a stream.
+
+    The experts of a new start on trial are hatched, in the colours of the others. Experts that
+    never have a weight are left out.
+    """
     rows = column(records, "rows_so_far")
-    names = list(records[-1]["expert_weights"])
-    weights = np.array([[each["expert_weights"][name] for each in records] for name in names])
-    axes.stackplot(
+    logged = [each["expert_weights"] for each in records]
+    members = dict.fromkeys(name for each in logged for name in each)
+    found = [name for name in members if any(each.get(name, 0.0) > 0 for each in logged)]
+    names = sorted(found, key=lambda name: name.startswith(NEW))  # those of a new start on top
+    experts = list(dict.fromkeys(name.removeprefix(NEW) for name in names))
+    weights = np.array([[each.get(name, 0.0) for each in logged] for name in names])
+    areas = axes.stackplot(
         np.append(rows[0] - records[0]["rows"], rows), np.column_stack([weights[:, 0], weights]),
-        labels=names, colors=AREAS, step="pre", edgecolor="white", linewidth=0.6,
+        colors=[AREAS[experts.index(name.removeprefix(NEW)) % len(AREAS)] for name in names],
+        labels=["" if name.startswith(NEW) else name.replace("_", " ") for name in names],
+        step="pre", edgecolor="white", linewidth=0.6,
     )  # fmt: skip
+    on_trial = [area for area, name in zip(areas, names, strict=True) if name.startswith(NEW)]
+    for area in on_trial:
+        area.set_hatch(HATCHES)
+    if on_trial:
+        axes.fill_between(
+            [], [], facecolor="0.8", hatch=HATCHES, edgecolor="white", label="new start on trial"
+        )
     axes.set(ylim=(0, 1), yticks=(0, 0.5, 1), ylabel="weight of expert")
     legend_right(axes, reverse=True)
     return axes
