@@ -70,8 +70,11 @@ class SeqLapMED(SeqMED):
     lag : int >= 1 or None, default=None
         Largest number of batches with labels whose multipliers are optimised together. The
         multipliers of older batches are frozen. 1 is the paper's recursion. None means no limit.
-    averaging : bool, default=False
+    averaging : {"auto"} or bool, default="auto"
         Whether predictions use the running mean of all posterior means instead of the newest one.
+        "auto" uses the newest mean while no label has left the window because of its size, or if
+        ``forgetting`` is below 1. From then on it uses the running mean since that label left (see
+        Notes).
     forgetting : float in (0, 1], default=1.0
         Forgetting factor. The weight of earlier labels is multiplied by it at every batch with
         labels, the weight of earlier graphs at every batch. Choose a value below 1 for streams that
@@ -171,7 +174,12 @@ class SeqLapMED(SeqMED):
     the probability ``1 / (n_labels + n_classes)``.
 
     `retract` applies to the labeled rows of the window: the last `window` labeled rows of the last
-    `lag` batches with labels. It requires ``averaging=False``.
+    `lag` batches with labels. It is refused with ``averaging=True``.
+
+    With ``averaging="auto"``, labeled rows are scored before they are learned, with the newest mean
+    and with the running mean. Predictions use the newest mean while it has made fewer errors on
+    them, by 1.5 standard errors. The running mean starts again at the newest mean if that leads by
+    3 standard errors, when a class gets its first label, and after `retract`.
 
     `C`, `beta`, `gamma_A`, `gamma_I`, `class_weight`, `window`, `lag`, `forgetting` and `tol` may
     change between batches with `set_params`. The kernel, `bias`, `averaging`, `budget`, and the
@@ -232,7 +240,7 @@ class SeqLapMED(SeqMED):
         bias: str = "auto",
         window: int | None = DEFAULT_WINDOW,
         lag: int | None = None,
-        averaging: bool = False,
+        averaging: bool | str = "auto",
         forgetting: float = 1.0,
         budget: int | None = None,
         n_neighbors: int = 10,
@@ -268,11 +276,11 @@ class SeqLapMED(SeqMED):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         name, gammas = self.recursion, (self.gamma_A, self.gamma_I)
-        if name == "spectral" and self.averaging:
+        if name == "spectral" and self.averaging not in (False, "auto"):
             raise ValueError(
-                "recursion='spectral' got averaging=True, expected False: its pseudo-points change "
-                "with every batch, so past means cannot be kept. Use recursion='landmarks' or "
-                "'exact'."
+                "recursion='spectral' got averaging=True, expected 'auto' or False: its "
+                "pseudo-points change with every batch, so past means cannot be kept. Use "
+                "recursion='landmarks' or 'exact'."
             )
         if name == "spectral" and self.forgetting < 1:
             raise ValueError(
