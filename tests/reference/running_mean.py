@@ -21,7 +21,7 @@ class NaiveRunningMean:
         self.window = window
         self.n_in_window, self.begun = 0, False
         self.models: list[Any] = []
-        self.signs: list[float] = []
+        self.signs: list[int] = []
         self.seen: set[int] = set()
 
     def learn(self, model: Any, points: Array, labels: Array) -> None:
@@ -55,15 +55,15 @@ class NaiveRunningMean:
         for row, label in enumerate(labels):
             right = [self.predicted(scores[row]) == label for scores in (newest, averaged)]
             if right[0] != right[1]:
-                batch.append(1.0 if right[0] else -1.0)
+                batch.append(1 if right[0] else -1)
         self.signs = [*self.signs, *batch] if sum(self.signs) + sum(batch) > 0 else []
         if self.lead >= 3.0:
             self.restart()
 
     @property
     def lead(self) -> float:
-        """The lead of the newest mean in standard errors."""
-        return sum(self.signs) / np.sqrt(len(self.signs)) if self.signs else 0.0
+        """The lead of the newest mean in standard errors, with 10 rows more than were compared."""
+        return sum(self.signs) / np.sqrt(len(self.signs) + 10)
 
     def predicted(self, scores: Array) -> int:
         """Return the class of class scores (K,), or of one score of two classes."""

@@ -72,9 +72,9 @@ class SeqLapMED(SeqMED):
         multipliers of older batches are frozen. 1 is the paper's recursion. None means no limit.
     averaging : {"auto"} or bool, default="auto"
         Whether predictions use the running mean of all posterior means instead of the newest one.
-        "auto" uses the newest mean while no label has left the window because of its size, or if
-        ``forgetting`` is below 1. From then on it uses the running mean since that label left (see
-        Notes).
+        "auto" uses the newest mean while there are at most `window` labels. When a label has left
+        the window because of its size or the budget, it uses the running mean since then, unless
+        the newest mean is better (see Notes).
     forgetting : float in (0, 1], default=1.0
         Forgetting factor. The weight of earlier labels is multiplied by it at every batch with
         labels, the weight of earlier graphs at every batch. Choose a value below 1 for streams that
@@ -177,9 +177,11 @@ class SeqLapMED(SeqMED):
     `lag` batches with labels. It is refused with ``averaging=True``.
 
     With ``averaging="auto"``, labeled rows are scored before they are learned, with the newest mean
-    and with the running mean. Predictions use the newest mean while it has made fewer errors on
-    them, by 1.5 standard errors. The running mean starts again at the newest mean if that leads by
-    3 standard errors, when a class gets its first label, and after `retract`.
+    and with the running mean. Predictions use the newest mean while it leads by 1.5 standard
+    errors: the running mean is late if the stream drifts. The running mean starts again at the
+    newest mean if that leads by 3 standard errors, when a class gets its first label, and after
+    `retract`. With ``lag=1``, ``forgetting`` below 1 or ``recursion="spectral"`` there is no
+    averaging.
 
     `C`, `beta`, `gamma_A`, `gamma_I`, `class_weight`, `window`, `lag`, `forgetting` and `tol` may
     change between batches with `set_params`. The kernel, `bias`, `averaging`, `budget`, and the

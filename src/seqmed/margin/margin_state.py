@@ -24,10 +24,16 @@ from seqmed.margin.covariance.exact import (
     ExactRecursion,
     LowRankCovariance,
     Recursion,
-    WindowCovariance,
 )
 from seqmed.margin.covariance.nystroem import NystroemRecursion, nystroem_covariance
-from seqmed.margin.posterior import Posterior, Window, begin_running_mean, prior_of, with_machines
+from seqmed.margin.posterior import (
+    Posterior,
+    ScoresOfBoth,
+    Window,
+    begin_running_mean,
+    prior_of,
+    with_machines,
+)
 from seqmed.margin.update import MarginParameters, UpdateInfo
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, check_overflow, no_rows, take_rows
 from seqmed.numeric.execution import callers_level, threads_for, threads_to_score
@@ -179,16 +185,18 @@ def learn_part(
         if codes.size and parameters.averages_when_full:
             if before.running is not None:
                 with np.errstate(over="ignore", invalid="ignore"):
-                    both = before.newest_and_running(points, geometry)
+                    both = before.scores_of_both(points, geometry)
             prior = with_running_mean(state, counts, entering, parameters, both)
         every = rows.points if new_points else None
-        posterior, info, left = update.step(prior, every, entering, parameters, geometry)
+        posterior, info, left = update.step(
+            prior, every, entering, parameters, geometry, None if both is None else both.frozen
+        )
         counts = state.counts.forget(left).add(codes, weights)
         if record is not None:
             record = record.forget(left)
         if record is not None and scored:
             if both is not None and before.running is not None:
-                values = both[0 if before.running.newest_leads else 1]
+                values = both.newest if before.running.newest_leads else both.averaged
             else:
                 with np.errstate(over="ignore", invalid="ignore"):
                     values = before.mean(points, geometry)
@@ -201,7 +209,7 @@ def with_running_mean(
     counts: ClassCounts,
     entering: Window,
     parameters: MarginParameters,
-    both: tuple[Array, Array] | None,
+    both: ScoresOfBoth | None,
 ) -> Posterior:
     """Return the posterior with a running mean, if it begins or has begun, before labels enter.
 
@@ -216,8 +224,9 @@ def with_running_mean(
     if (counts.seen & ~known.seen).any():
         return replace(posterior, running=running.restarted())
     codes = counts.own_classes(entering.signs)
-    newest, averaged = (known.best(known.class_scores(each)) == codes for each in both)
-    return replace(posterior, running=running.compared(newest, averaged, entering.weights))
+    newest = known.best(known.class_scores(both.newest)) == codes
+    averaged = known.best(known.class_scores(both.averaged)) == codes
+    return replace(posterior, running=running.compared(newest, averaged))
 
 
 def find_labels(

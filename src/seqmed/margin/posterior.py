@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import reduce
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,6 +152,17 @@ def joined_windows(first: Window, second: Window) -> Window:
     return Window(**arrays)
 
 
+class ScoresOfBoth(NamedTuple):
+    """Scores (n, machines) of the newest mean and of the running mean.
+
+    ``frozen`` is the part of the newest mean that frozen support vectors have.
+    """
+
+    newest: Array
+    averaged: Array
+    frozen: Array
+
+
 # The bias of every machine if there is one machine per class.
 KNOWN_BIAS = -1.0
 
@@ -238,25 +249,27 @@ class Posterior:
             return geometry.scores(self.mean_parts[0].coefficients) + self.intercepts
         return evaluate(self.covariance.kernel, self.mean_parts, points) + self.intercepts
 
-    def newest_and_running(
-        self, points: Points, geometry: WindowCovariance | None = None
-    ) -> tuple[Array, Array]:
-        """Return the scores (n, machines) of the newest mean and of the running mean.
+    def scores_of_both(self, points: Points, geometry: WindowCovariance | None) -> ScoresOfBoth:
+        """Return the scores of the newest mean and of the running mean.
 
         ``geometry`` is the covariance of the points, given for a mean on landmarks only.
         """
-        running, landmarks = self.running, self.landmarks
+        running, landmarks, kernel = self.running, self.landmarks, self.covariance.kernel
         assert running is not None
-        on_landmarks = np.hstack([running.newest, landmarks.averages])
+        values = np.hstack([running.newest, landmarks.averages])
+        of_frozen = np.zeros((points.shape[0], values.shape[1]))
         if geometry is not None:
-            scores = geometry.scores(on_landmarks)
+            scores = geometry.scores(values)
         else:
-            own = () if self.covariance.on_landmarks else (self.frozen, self.window)
-            parts = [Expansion(landmarks.points, on_landmarks)]
-            parts += [Expansion(terms.points, terms.values) for terms in own]
-            scores = evaluate(self.covariance.kernel, tuple(parts), points)
+            parts = [Expansion(landmarks.points, values)]
+            if not self.covariance.on_landmarks:
+                parts.append(Expansion(self.window.points, self.window.values))
+                of_frozen = evaluate(
+                    kernel, (Expansion(self.frozen.points, self.frozen.values),), points
+                )
+            scores = evaluate(kernel, tuple(parts), points) + of_frozen
         newest, averaged = halves(scores)
-        return newest + self.biases, averaged + running.biases
+        return ScoresOfBoth(newest + self.biases, averaged + running.biases, halves(of_frozen)[0])
 
     def summed_sizes(self, points: Points) -> Array:
         """Return bounds (n,) on the sum of ``|term|`` over the terms of a score.

@@ -21,8 +21,9 @@ from seqmed.numeric.arrays import Array, Mask
 from seqmed.numeric.expectations import expect
 
 # Lead of the newest mean in standard errors, at which predictions use it, and at which the running
-# mean starts again: docs/decisions, 0012.
-LEAD_TO_PREDICT, LEAD_TO_RESTART = 1.5, 3.0
+# mean starts again. The standard error is the root of the number of compared rows and these ones,
+# so that a few rows give no lead: docs/decisions, 0012.
+LEAD_TO_PREDICT, LEAD_TO_RESTART, PRIOR_ROWS = 1.5, 3.0, 10
 
 
 @dataclass(frozen=True)
@@ -34,21 +35,21 @@ class RunningMean:
     n_means : number of posterior means in it, at least 1; 0 if the next update starts it again.
     biases : (machines,) of the running mean.
     newest : (m, machines) landmark coefficients of the newest mean.
-    lead : weight of the compared rows on which the newest mean alone was right, less that of rows
-        on which the running mean alone was right. It is at least 0.
-    variance : sum of the squared weights of the rows compared since the lead was last 0.
+    lead : number of compared rows on which the newest mean alone was right, less the number of
+        those on which the running mean alone was right. It is at least 0.
+    n_compared : number of rows compared since the lead was last 0.
     """
 
     n_means: int
     biases: Array
     newest: Array
-    lead: float = 0.0
-    variance: float = 0.0
+    lead: int = 0
+    n_compared: int = 0
 
     def validate(self) -> None:
         """Raise a ValueError if the counts are not those of a mean."""
         expect(self.n_means >= 1, "at least one mean in a running mean")
-        expect(self.lead >= 0 and self.variance >= 0, "a lead and a variance of at least 0")
+        expect(0 <= self.lead <= self.n_compared, "a lead of at most the compared rows")
 
     @property
     def newest_leads(self) -> bool:
@@ -57,18 +58,16 @@ class RunningMean:
 
     def restarted(self) -> Self:
         """Return a record with which the next update starts the running mean again."""
-        return replace(self, n_means=0, lead=0.0, variance=0.0)
+        return replace(self, n_means=0, lead=0, n_compared=0)
 
-    def compared(self, newest: Mask, averaged: Mask, weights: Array) -> Self:
+    def compared(self, newest: Mask, averaged: Mask) -> Self:
         """Return the record after labeled rows, (n,): for which of them each mean was right."""
-        differ = newest != averaged
-        lead = self.lead + float(weights @ (newest.astype(float) - averaged))
+        lead = self.lead + int(np.sum(newest)) - int(np.sum(averaged))
         if lead <= 0:
-            return replace(self, lead=0.0, variance=0.0)
-        found = replace(
-            self, lead=lead, variance=self.variance + float(np.sum(weights[differ] ** 2))
-        )
+            return replace(self, lead=0, n_compared=0)
+        n_compared = self.n_compared + int(np.sum(newest != averaged))
+        found = replace(self, lead=lead, n_compared=n_compared)
         return found.restarted() if found._leads_by(LEAD_TO_RESTART) else found
 
     def _leads_by(self, standard_errors: float) -> bool:
-        return self.lead > 0 and self.lead >= standard_errors * float(np.sqrt(self.variance))
+        return self.lead >= standard_errors * float(np.sqrt(self.n_compared + PRIOR_ROWS))

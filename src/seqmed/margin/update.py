@@ -174,13 +174,15 @@ def step(
     entering: Window,
     parameters: MarginParameters,
     geometry: WindowCovariance | None = None,
+    frozen_scores: Array | None = None,
 ) -> tuple[Posterior, UpdateInfo, float]:
     """Learn one batch; return the posterior, the report, and the discount of earlier labels.
 
     ``points`` (n, p) are all its rows, None for late labels. These count as labels of the last
     batch: earlier labels are discounted unless this batch already had labels. ``entering`` are its
-    labeled rows, with coefficients and frozen scores of 0, and ``geometry`` their covariance, if
-    known. ``parameters`` have the C and beta of the batch.
+    labeled rows, with coefficients and frozen scores of 0. ``geometry`` is their covariance, and
+    ``frozen_scores`` (l, machines) their scores by frozen support vectors, if known: without
+    forgetting these may be given. ``parameters`` have the C and beta of the batch.
     """
     check_variances(posterior.covariance.kernel, entering.points if points is None else points)
     past, left = posterior, 1.0
@@ -188,7 +190,7 @@ def step(
         past, left = with_forgetting(posterior, entering, parameters)
     prior = past if points is None else fold_geometry(past, points, parameters)
     if entering.size:
-        prior = enter(prior, entering, parameters)
+        prior = enter(prior, entering, parameters, frozen_scores)
     elif prior.landmarks is past.landmarks and prior.covariance is past.covariance:
         return prior, UpdateInfo((None,) * prior.biases.size, prior.window.size), left
     if prior.window.size != entering.size or prior.covariance is not past.covariance:
@@ -316,15 +318,27 @@ def with_forgetting(
     return forget_labels(posterior, parameters.forgetting), parameters.forgetting
 
 
-def enter(posterior: Posterior, entering: Window, parameters: MarginParameters) -> Posterior:
-    """Return the posterior with newly labeled points in the window and the oldest points frozen."""
+def enter(
+    posterior: Posterior,
+    entering: Window,
+    parameters: MarginParameters,
+    frozen_scores: Array | None,
+) -> Posterior:
+    """Return the posterior with newly labeled points in the window and the oldest points frozen.
+
+    ``frozen_scores`` are scores by the points that are frozen already, if known.
+    """
     posterior = with_recursion(posterior, posterior.recursion.add_labeled(entering.points))
     window = posterior.window
     leaves = leaving(window, entering, parameters)
-    posterior = freeze(replace(posterior, window=window.take(~leaves)), window.take(leaves))
+    left = window.take(leaves)
+    posterior = freeze(replace(posterior, window=window.take(~leaves)), left)
     if posterior.frozen.size:
-        parts = (posterior.frozen.expansion,)
-        scores = evaluate(posterior.covariance.kernel, parts, entering.points)
+        kernel = posterior.covariance.kernel
+        if frozen_scores is None:
+            scores = evaluate(kernel, (posterior.frozen.expansion,), entering.points)
+        else:
+            scores = frozen_scores + evaluate(kernel, (left.expansion,), entering.points)
         entering = replace(entering, frozen_scores=scores)
     return replace(posterior, window=joined_windows(posterior.window, entering))
 
