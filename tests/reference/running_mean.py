@@ -15,13 +15,15 @@ class NaiveRunningMean:
     Parameters
     ----------
     window : the largest number of labels in the window.
+    width : the number of columns.
     """
 
-    def __init__(self, window: int) -> None:
+    def __init__(self, window: int, width: int) -> None:
         self.window = window
         self.n_in_window, self.begun = 0, False
         self.models: list[Any] = []
         self.signs: list[int] = []
+        self.removed = np.zeros((0, width))
         self.seen: set[int] = set()
 
     def learn(self, model: Any, points: Array, labels: Array) -> None:
@@ -38,11 +40,13 @@ class NaiveRunningMean:
         self.n_in_window = max(min(self.n_in_window + labels.size, self.window), labels.size)
         self.models = [*self.models, model] if begun else [model]
 
-    def retract(self, model: Any, n_retracted: int) -> None:
-        """Note the model after some labels were retracted."""
-        self.restart()
-        self.n_in_window -= n_retracted
-        self.models = [model]
+    def retract(self, model: Any, points: Array, *, restarts: bool) -> None:
+        """Note the model after the labels of some points were retracted."""
+        if restarts:
+            self.restart()
+        self.removed = np.vstack([self.removed, points])
+        self.n_in_window -= len(points)
+        self.models.append(model)
 
     def restart(self) -> None:
         """Forget all means and compared rows."""
@@ -69,13 +73,25 @@ class NaiveRunningMean:
         """Return the class of class scores (K,), or of one score of two classes."""
         return int(scores.argmax()) if scores.size > 1 else int(scores[0] > 0)
 
+    def mean(self, model: Any, points: Array) -> Array:
+        """Return the posterior mean without the terms of retracted labels, (n, machines)."""
+        posterior = model._state.posterior
+        found: Array = posterior.mean(points)
+        for point, coefficients in zip(
+            posterior.window.points, posterior.window.coefficients, strict=True
+        ):
+            if any(np.array_equal(point, each) for each in self.removed):
+                kernel = posterior.covariance.kernel(points, point[None, :])
+                found = found - kernel * coefficients
+        return found
+
     def scores(self, points: Array, n_means: int) -> Array:
         """Return the class scores of the mean of the last means, (n, K).
 
         They are the mean of the scores of the newest mean times factors of the newest labels.
         """
         state = self.models[-1]._state
-        means = [model._state.posterior.mean(points) for model in self.models[-n_means:]]
+        means = [self.mean(model, points) for model in self.models[-n_means:]]
         scores = state.counts.class_scores(sum(means) / n_means)
         compared = state.counts.compared(scores)
         return compared[:, None] if compared.ndim == 1 else compared

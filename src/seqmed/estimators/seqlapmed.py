@@ -180,8 +180,8 @@ class SeqLapMED(SeqMED):
     and with the running mean. Predictions use the newest mean while it leads by 1.5 standard
     errors: the running mean is late if the stream drifts. The running mean starts again at the
     newest mean if that leads by 3 standard errors, when a class gets its first label, and after
-    `retract`. With ``lag=1``, ``forgetting`` below 1 or ``recursion="spectral"`` there is no
-    averaging.
+    `retract`, because landmarks have the terms of all labels. With ``lag=1``, ``forgetting`` below
+    1 or ``recursion="spectral"`` there is no averaging.
 
     `C`, `beta`, `gamma_A`, `gamma_I`, `class_weight`, `window`, `lag`, `forgetting` and `tol` may
     change between batches with `set_params`. The kernel, `bias`, `averaging`, `budget`, and the

@@ -171,8 +171,9 @@ class SeqMED(StreamClassifier):
     With ``averaging="auto"``, labeled rows are scored before they are learned, with the newest mean
     and with the running mean. Predictions use the newest mean while it leads by 1.5 standard
     errors: the running mean is late if the stream drifts. The running mean starts again at the
-    newest mean if that leads by 3 standard errors, when a class gets its first label, and after
-    `retract`. With ``lag=1`` or ``forgetting`` below 1 there is no averaging.
+    newest mean if that leads by 3 standard errors, when a class gets its first label, and with a
+    budget after `retract`. Without a budget, `retract` removes the terms of its rows from the
+    running mean. With ``lag=1`` or ``forgetting`` below 1 there is no averaging.
 
     `C`, `class_weight`, `window`, `lag`, `forgetting` and `tol` may change between batches with
     `set_params`. The kernel, `bias`, `averaging` and `budget` may not change.

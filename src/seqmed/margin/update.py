@@ -204,8 +204,12 @@ def remove_labels(
 ) -> tuple[Posterior, UpdateInfo]:
     """Retract the labels of window points, by a mask; a machine without labels is as before any.
 
-    A running mean contains the labels, and starts again at the newest mean.
+    The running mean loses the terms of these points. On landmarks these are not kept apart: there
+    the running mean starts again at the newest mean.
     """
+    running = posterior.running
+    if running is not None and posterior.landmarks.size:
+        running = running.restarted()
     window = posterior.window.take(~rows)
     poor = ~has_dual(window.signs, posterior.known_bias)
     unlearned = poor & ~posterior.frozen.coefficients.any(axis=0)
@@ -216,7 +220,7 @@ def remove_labels(
         window=replace(window, coefficients=np.where(poor, 0.0, window.coefficients)),
         biases=np.where(unlearned, prior_bias, posterior.biases),
         n_solved=np.where(unlearned, 0, posterior.n_solved),
-        running=None if posterior.running is None else posterior.running.restarted(),
+        running=running,
     )
     return relearn(prior, parameters)
 
