@@ -57,9 +57,8 @@ PROBES = cloud(np.arange(21) % 7, 99)
 
 
 def learned(batches, kernel="rbf", **settings):
-    model = SeqMED(
-        kernel, gamma=GAMMA, C=BOUND, tol=TIGHT, **{"window": None, "lag": None, **settings}
-    )
+    defaults = {"window": None, "lag": None, "averaging": False}
+    model = SeqMED(kernel, gamma=GAMMA, C=BOUND, tol=TIGHT, **{**defaults, **settings})
     for points, labels, weights in batches:
         model.partial_fit(points, labels, sample_weight=weights)
     return model

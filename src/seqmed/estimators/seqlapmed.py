@@ -53,10 +53,17 @@ class SeqLapMED(SeqMED):
     window : int >= 1 or None, default=500
         Largest number of labeled rows whose multipliers are optimised together; see `SeqMED`.
     lag : int >= 1 or None, default=None
-        Largest number of batches with labels whose multipliers are optimised together. 1 is the
-        paper's recursion. None means no limit.
-    averaging : bool, default=False
+        averaged = self.averaging not in (False, "auto")
+        if name == "spectral" and (averaged or self.forgetting < 1):
+            raise ValueError(
+                f"recursion='spectral' got averaging={self.averaging}, "
+                f"forgetting={self.forgetting:g}, expected averaging='auto' or False, and "
+                "forgetting=1: its pseudo-points change with every batch, and its running means "
+                "give every batch the same weight. Use recursion='landmarks' or 'exact'."
         Whether predictions use the running mean of all posterior means instead of the newest one.
+        "auto" uses the newest mean while there are at most `window` labels. When a label has left
+        the window because of its size or the budget, it uses the running mean since then, unless
+        the newest mean is better (see Notes).
     forgetting : float in (0, 1], default=1.0
         Forgetting factor. The weight of earlier labels is multiplied by it at every batch with
         labels, the weight of earlier graphs at every batch. Choose a value below 1 for streams that
@@ -140,7 +147,13 @@ class SeqLapMED(SeqMED):
 
     Notes
     -----
-    The Notes of `SeqMED` on scores, probabilities and `retract` apply.
+        averaged = self.averaging not in (False, "auto")
+        if name == "spectral" and (averaged or self.forgetting < 1):
+            raise ValueError(
+                f"recursion='spectral' got averaging={self.averaging}, "
+                f"forgetting={self.forgetting:g}, expected averaging='auto' or False, and "
+                "forgetting=1: its pseudo-points change with every batch, and its running means "
+                "give every batch the same weight. Use recursion='landmarks' or 'exact'."
 
     `C`, `beta`, `gamma_A`, `gamma_I`, `class_weight`, `window`, `lag`, `forgetting` and `tol` may
     change between batches with `set_params`. The kernel, `bias`, `averaging`, `budget`, and the
@@ -201,7 +214,7 @@ class SeqLapMED(SeqMED):
         bias: str = "auto",
         window: int | None = DEFAULT_WINDOW,
         lag: int | None = None,
-        averaging: bool = False,
+        averaging: bool | str = "auto",
         forgetting: float = 1.0,
         budget: int | None = None,
         n_neighbors: int = 10,
@@ -237,12 +250,13 @@ class SeqLapMED(SeqMED):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         name, gammas = self.recursion, (self.gamma_A, self.gamma_I)
-        if name == "spectral" and (self.averaging or self.forgetting < 1):
+        averaged = self.averaging not in (False, "auto")
+        if name == "spectral" and (averaged or self.forgetting < 1):
             raise ValueError(
                 f"recursion='spectral' got averaging={self.averaging}, "
-                f"forgetting={self.forgetting:g}, expected False and 1: its pseudo-points change "
-                "with every batch, and its running means give every batch the same weight. Use "
-                "recursion='landmarks' or 'exact'."
+                f"forgetting={self.forgetting:g}, expected averaging='auto' or False, and "
+                "forgetting=1: its pseudo-points change with every batch, and its running means "
+                "give every batch the same weight. Use recursion='landmarks' or 'exact'."
             )
         if name != "landmarks" and self.budget is not None:
             raise ValueError(

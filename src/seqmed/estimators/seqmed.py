@@ -78,8 +78,11 @@ class SeqMED(StreamClassifier):
     lag : int >= 1 or None, default=None
         Largest number of batches with labels whose multipliers are optimised together. The
         multipliers of older batches are frozen. 1 is the paper's recursion. None means no limit.
-    averaging : bool, default=False
+    averaging : {"auto"} or bool, default="auto"
         Whether predictions use the running mean of all posterior means instead of the newest one.
+        "auto" uses the newest mean while there are at most `window` labels. When a label has left
+        the window because of its size or the budget, it uses the running mean since then, unless
+        the newest mean is better (see Notes).
     forgetting : float in (0, 1], default=1.0
         Forgetting factor: the weight of earlier labels is multiplied by it at every batch with
         labels. Choose a value below 1 for streams that drift.
@@ -163,7 +166,14 @@ class SeqMED(StreamClassifier):
     the probability ``1 / (n_labels + n_classes)``.
 
     `retract` applies to the labeled rows of the window: the last `window` labeled rows of the last
-    `lag` batches with labels. It requires ``averaging=False``.
+    `lag` batches with labels. It is refused with ``averaging=True``.
+
+    With ``averaging="auto"``, labeled rows are scored before they are learned, with the newest mean
+    and with the running mean. Predictions use the newest mean while it leads by 1.5 standard
+    errors: the running mean is late if the stream drifts. The running mean starts again at the
+    newest mean if that leads by 3 standard errors, when a class gets its first label, and with a
+    budget after `retract`. Without a budget, `retract` removes the terms of its rows from the
+    running mean. With ``lag=1`` or ``forgetting`` below 1 there is no averaging.
 
     `C`, `class_weight`, `window`, `lag`, `forgetting` and `tol` may change between batches with
     `set_params`. The kernel, `bias`, `averaging` and `budget` may not change.
@@ -207,7 +217,7 @@ class SeqMED(StreamClassifier):
         "bias": [StrOptions({"auto", "exact", "median"})],
         "window": [Interval(Integral, 1, None, closed="left"), None],
         "lag": [Interval(Integral, 1, None, closed="left"), None],
-        "averaging": ["boolean"],
+        "averaging": [StrOptions({"auto"}), "boolean"],
         "forgetting": [Interval(Real, 0.0, 1.0, closed="right")],
         "budget": [Interval(Integral, 2, None, closed="left"), None],
         "unlabeled": "no_validation",
@@ -232,7 +242,7 @@ class SeqMED(StreamClassifier):
         bias: str = "auto",
         window: int | None = DEFAULT_WINDOW,
         lag: int | None = None,
-        averaging: bool = False,
+        averaging: bool | str = "auto",
         forgetting: float = 1.0,
         budget: int | None = None,
         unlabeled: Any = -1,
@@ -318,7 +328,7 @@ class SeqMED(StreamClassifier):
             bias=self.bias,
             window=self.window,
             lag=self.lag,
-            averaging=self.averaging,
+            averaging=self.averaging if isinstance(self.averaging, str) else bool(self.averaging),
             forgetting=float(self.forgetting),
             budget=self.budget,
             class_weight=(

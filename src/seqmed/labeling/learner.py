@@ -68,7 +68,7 @@ class LabelLearner:
         if held is not None:
             try:
                 self.model.retract(table, np.array([self._as_label(held)], dtype=object))
-            except ValueError:  # the label has left the window, or the model averages
+            except ValueError:  # the label has left the window, or averaging=True
                 self.kept_labels[key] = held
                 return
         if after is not None:

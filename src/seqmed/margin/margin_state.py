@@ -20,9 +20,20 @@ from seqmed.kernels import Kernel, Precomputed
 from seqmed.late_rows import equal_rows
 from seqmed.margin import calibration, covariance, update
 from seqmed.margin.calibration import Calibration
-from seqmed.margin.covariance.exact import ExactRecursion, LowRankCovariance, Recursion
+from seqmed.margin.covariance.exact import (
+    ExactRecursion,
+    LowRankCovariance,
+    Recursion,
+)
 from seqmed.margin.covariance.nystroem import NystroemRecursion, nystroem_covariance
-from seqmed.margin.posterior import Posterior, Window, prior_of, with_machines
+from seqmed.margin.posterior import (
+    Posterior,
+    ScoresOfBoth,
+    Window,
+    begin_running_mean,
+    prior_of,
+    with_machines,
+)
 from seqmed.margin.update import MarginParameters, UpdateInfo
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, check_overflow, no_rows, take_rows
 from seqmed.numeric.execution import callers_level, threads_for, threads_to_score
@@ -170,16 +181,52 @@ def learn_part(
         geometry = None
         if scored and before.covariance.on_landmarks:
             geometry = before.covariance.on_window(points, before.landmarks.points)
+        prior, both = before, None
+        if codes.size and parameters.averages_when_full:
+            if before.running is not None:
+                with np.errstate(over="ignore", invalid="ignore"):
+                    both = before.scores_of_both(points, geometry)
+            prior = with_running_mean(state, counts, entering, parameters, both)
         every = rows.points if new_points else None
-        posterior, info, left = update.step(before, every, entering, parameters, geometry)
+        posterior, info, left = update.step(
+            prior, every, entering, parameters, geometry, None if both is None else both.frozen
+        )
         counts = state.counts.forget(left).add(codes, weights)
         if record is not None:
             record = record.forget(left)
         if record is not None and scored:
-            with np.errstate(over="ignore", invalid="ignore"):
-                values = before.mean(points, geometry)
+            if both is not None and before.running is not None:
+                values = both.newest if before.running.newest_leads else both.averaged
+            else:
+                with np.errstate(over="ignore", invalid="ignore"):
+                    values = before.mean(points, geometry)
             record = calibration.record(record, state.counts, values, codes, weights)
     return MarginState(posterior, counts, record), info
+
+
+def with_running_mean(
+    state: MarginState,
+    counts: ClassCounts,
+    entering: Window,
+    parameters: MarginParameters,
+    both: ScoresOfBoth | None,
+) -> Posterior:
+    """Return the posterior with a running mean, if it begins or has begun, before labels enter.
+
+    ``counts`` are all labels, with these. ``both`` are the scores of the labeled rows by the newest
+    mean and by the running mean, if there is one: they are compared. If a class has its first
+    label, the running mean starts again, because no earlier mean has the class.
+    """
+    posterior, known, running = state.posterior, state.counts, state.posterior.running
+    if running is None or both is None:
+        full = update.overflows(posterior.window, entering, parameters, int(known.counts.sum()))
+        return begin_running_mean(posterior) if full else posterior
+    if (counts.seen & ~known.seen).any():
+        return replace(posterior, running=running.restarted())
+    codes = counts.own_classes(entering.signs)
+    newest = known.best(known.class_scores(both.newest)) == codes
+    averaged = known.best(known.class_scores(both.averaged)) == codes
+    return replace(posterior, running=running.compared(newest, averaged))
 
 
 def find_labels(
@@ -195,10 +242,10 @@ def find_labels(
     A point that occurs twice is found twice. Without ``codes`` the classes do not matter. A point
     that is not found is refused if ``required``, and left out otherwise.
     """
-    if parameters.averaging:
+    if parameters.averaging is True:
         raise ValueError(
-            "retract got averaging=True, expected False: the running mean of past posterior "
-            "means depends on the labels. Start a new model with averaging=False."
+            "retract got averaging=True, expected 'auto' or False: the running mean of past "
+            "posterior means depends on the labels. Start a new model with averaging='auto'."
         )
     window = state.posterior.window
     classes = state.counts.own_classes(window.signs)

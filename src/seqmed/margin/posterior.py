@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import reduce
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from seqmed.margin.covariance.exact import (
 )
 from seqmed.margin.covariance.landmarks import LandmarkRecursion
 from seqmed.margin.laplacian import GraphParameters
+from seqmed.margin.running_mean import RunningMean
 from seqmed.numeric.arrays import (
     Array,
     Indices,
@@ -151,6 +152,17 @@ def joined_windows(first: Window, second: Window) -> Window:
     return Window(**arrays)
 
 
+class ScoresOfBoth(NamedTuple):
+    """Scores (n, machines) of the newest mean and of the running mean.
+
+    ``frozen`` is the part of the newest mean that frozen support vectors have.
+    """
+
+    newest: Array
+    averaged: Array
+    frozen: Array
+
+
 # The bias of every machine if there is one machine per class.
 KNOWN_BIAS = -1.0
 
@@ -173,6 +185,7 @@ class Posterior:
     n_solved : (machines,) number of updates that have solved a dual of this machine.
     known_bias : whether the bias is known to be `KNOWN_BIAS`; if not, its prior is diffuse.
     n_batches : batches learned.
+    running : the running mean with ``averaging="auto"``; None before it begins.
     """
 
     recursion: Recursion
@@ -187,6 +200,7 @@ class Posterior:
     n_solved: Indices
     known_bias: bool
     n_batches: int
+    running: RunningMean | None = None
 
     def validate(self) -> None:
         """Raise a ValueError if the parts are not of the same machines and columns."""
@@ -198,6 +212,9 @@ class Posterior:
             expect_shape(each, shape, "coefficients")
             expect(each.points.shape[1] == width, f"points of {width} columns")
         expect(self.mean_parts, "a mean")
+        if self.running is not None:
+            expect_shape(self.running, (machines,), "biases")
+            expect_shape(self.running, (self.landmarks.size, machines), "newest")
 
     @property
     def covariance(self) -> CovarianceFunction:
@@ -231,6 +248,28 @@ class Posterior:
         if geometry is not None:
             return geometry.scores(self.mean_parts[0].coefficients) + self.intercepts
         return evaluate(self.covariance.kernel, self.mean_parts, points) + self.intercepts
+
+    def scores_of_both(self, points: Points, geometry: WindowCovariance | None) -> ScoresOfBoth:
+        """Return the scores of the newest mean and of the running mean.
+
+        ``geometry`` is the covariance of the points, given for a mean on landmarks only.
+        """
+        running, landmarks, kernel = self.running, self.landmarks, self.covariance.kernel
+        assert running is not None
+        values = np.hstack([running.newest, landmarks.averages])
+        of_frozen = np.zeros((points.shape[0], values.shape[1]))
+        if geometry is not None:
+            scores = geometry.scores(values)
+        else:
+            parts = [Expansion(landmarks.points, values)]
+            if not self.covariance.on_landmarks:
+                parts.append(Expansion(self.window.points, self.window.values))
+                of_frozen = evaluate(
+                    kernel, (Expansion(self.frozen.points, self.frozen.values),), points
+                )
+            scores = evaluate(kernel, tuple(parts), points) + of_frozen
+        newest, averaged = halves(scores)
+        return ScoresOfBoth(newest + self.biases, averaged + running.biases, halves(of_frozen)[0])
 
     def summed_sizes(self, points: Points) -> Array:
         """Return bounds (n,) on the sum of ``|term|`` over the terms of a score.
@@ -306,7 +345,13 @@ def with_machines(posterior: Posterior, transfer: Array, offsets: Array) -> Post
     new machine, for which every point of the window is a negative example. ``offsets`` (H,) are its
     intercept, and 0 for the copies. A new machine with a known bias counts as solved so far.
     """
-    window = posterior.window
+    window, running = posterior.window, posterior.running
+    if running is not None:
+        running = replace(
+            running,
+            biases=running.biases @ transfer + offsets,
+            newest=running.newest @ transfer,
+        )
     signs = window.signs @ transfer
     new = ~np.abs(transfer).any(axis=0)
     signs[:, new] = -1.0
@@ -325,9 +370,11 @@ def with_machines(posterior: Posterior, transfer: Array, offsets: Array) -> Post
         biases=posterior.biases @ transfer + offsets,
         frozen_sums=posterior.frozen_sums @ transfer,
         n_solved=n_solved,
+        running=running,
     )
 
 
+SomeTerms = TypeVar("SomeTerms", bound=Terms)
 SomeScored = TypeVar("SomeScored", bound=ScoredTerms)
 
 # Coefficients below this fraction of the largest coefficient are dropped.
@@ -443,11 +490,33 @@ def average(posterior: Posterior, solved: Mask, forgetting: float, newest: Array
     averages do not change. ``newest`` (m, machines) are the `Posterior.landmark_coefficients`.
     """
     counts = np.maximum(posterior.n_solved, 1)
-    step = np.where(solved, np.maximum(1.0 / counts, 1.0 - forgetting), 0.0)
-    step[posterior.n_solved == 0] = 1.0  # the first mean
+    steps = np.where(solved, np.maximum(1.0 / counts, 1.0 - forgetting), 0.0)
+    steps[posterior.n_solved == 0] = 1.0  # the first mean
+    return add_newest(posterior, steps, newest)
+
+
+def extend_running_mean(posterior: Posterior, newest: Array) -> Posterior:
+    """Return the posterior with its newest mean added to the running mean of ``running``.
+
+    ``newest`` (m, machines) are the `Posterior.landmark_coefficients`.
+    """
+    running = posterior.running
+    assert running is not None
+    n_means = running.n_means + 1
+    steps = np.full(posterior.biases.size, 1.0 / n_means)
+    posterior = add_newest(replace(posterior, intercepts=running.biases), steps, newest)
+    running = replace(running, n_means=n_means, biases=posterior.intercepts)
+    return replace(posterior, running=running)
+
+
+def add_newest(posterior: Posterior, steps: Array, newest: Array) -> Posterior:
+    """Return the posterior with averages moved towards the newest mean, by ``steps`` (machines,).
+
+    The intercepts are those of the averages.
+    """
 
     def averaged(averages: Array, newest: Array) -> Array:
-        return averages + step * (newest - averages)
+        return averages + steps * (newest - averages)
 
     frozen, window, landmarks = posterior.frozen, posterior.window, posterior.landmarks
     if not posterior.covariance.on_landmarks:
@@ -459,6 +528,27 @@ def average(posterior: Posterior, solved: Mask, forgetting: float, newest: Array
         window=window,
         landmarks=replace(landmarks, averages=averaged(landmarks.averages, newest)),
         intercepts=averaged(posterior.intercepts, posterior.biases),
+    )
+
+
+def begin_running_mean(posterior: Posterior) -> Posterior:
+    """Return the posterior with a running mean that starts in this update."""
+    running = RunningMean(0, posterior.biases, np.zeros_like(posterior.landmarks.averages))
+    return replace(posterior, running=running)
+
+
+def without_running_mean(posterior: Posterior) -> Posterior:
+    """Return the posterior without a running mean."""
+
+    def cleared(terms: SomeTerms) -> SomeTerms:
+        return replace(terms, averages=np.zeros_like(terms.averages))
+
+    return replace(
+        posterior,
+        frozen=cleared(posterior.frozen),
+        window=cleared(posterior.window),
+        landmarks=cleared(posterior.landmarks),
+        running=None,
     )
 
 

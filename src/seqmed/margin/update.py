@@ -6,7 +6,8 @@ The steps of an update are (Theorems 1 and 2 of the paper, `seqmed.margin.theory
 2. the smoothness of the new rows is folded into the covariance (Theorem 2);
 3. new labeled rows enter the window, and the multipliers of the oldest rows are frozen;
 4. one dual per machine gives the multipliers of the window and the bias (Theorem 1);
-5. the new mean is averaged, kept within its budget, and expanded in the base kernel.
+5. the new mean is averaged (`seqmed.margin.running_mean`), kept within its budget, and expanded in
+   the base kernel.
 """
 
 from __future__ import annotations
@@ -34,12 +35,14 @@ from seqmed.margin.posterior import (
     Posterior,
     Window,
     average,
+    extend_running_mean,
     forget_labels,
     freeze,
     joined_windows,
     with_mean_parts,
     with_recursion,
     within_budget,
+    without_running_mean,
 )
 from seqmed.numeric.arrays import Array, Mask, Points, distinct_rows, take_rows
 
@@ -59,6 +62,7 @@ class MarginParameters:
     slack_shape : None for min(1, C / 2).
     class_weight : (K,) weights of the classes, "balanced", or None.
     gammas : gamma_A and gamma_I of the paper, which replace C and beta; None without them.
+    averaging : "auto", True or False.
     recursion, most_landmarks : the representation of the covariance; None and 0 in SeqMED.
     """
 
@@ -68,7 +72,7 @@ class MarginParameters:
     bias: str
     window: int | None
     lag: int | None
-    averaging: bool
+    averaging: bool | str
     forgetting: float
     budget: int | None
     class_weight: Any
@@ -84,6 +88,16 @@ class MarginParameters:
     def shape(self) -> float:
         """Slack shape of a row of weight 1."""
         return min(1.0, 0.5 * self.C) if self.slack_shape is None else self.slack_shape
+
+    @property
+    def averages_when_full(self) -> bool:
+        """Whether a running mean begins when the window is full.
+
+        Forgetting is for streams that drift, where the running mean would be late. With ``lag=1``
+        the window is a batch, as in the paper.
+        """
+        constant = self.forgetting == 1.0 and self.recursion != "spectral"
+        return self.averaging == "auto" and constant and self.lag != 1
 
     @property
     def n_landmarks(self) -> int:
@@ -160,13 +174,15 @@ def step(
     entering: Window,
     parameters: MarginParameters,
     geometry: WindowCovariance | None = None,
+    frozen_scores: Array | None = None,
 ) -> tuple[Posterior, UpdateInfo, float]:
     """Learn one batch; return the posterior, the report, and the discount of earlier labels.
 
     ``points`` (n, p) are all its rows, None for late labels. These count as labels of the last
     batch: earlier labels are discounted unless this batch already had labels. ``entering`` are its
-    labeled rows, with coefficients and frozen scores of 0, and ``geometry`` their covariance, if
-    known. ``parameters`` have the C and beta of the batch.
+    labeled rows, with coefficients and frozen scores of 0. ``geometry`` is their covariance, and
+    ``frozen_scores`` (l, machines) their scores by frozen support vectors, if known: without
+    forgetting these may be given. ``parameters`` have the C and beta of the batch.
     """
     check_variances(posterior.covariance.kernel, entering.points if points is None else points)
     past, left = posterior, 1.0
@@ -174,7 +190,7 @@ def step(
         past, left = with_forgetting(posterior, entering, parameters)
     prior = past if points is None else fold_geometry(past, points, parameters)
     if entering.size:
-        prior = enter(prior, entering, parameters)
+        prior = enter(prior, entering, parameters, frozen_scores)
     elif prior.landmarks is past.landmarks and prior.covariance is past.covariance:
         return prior, UpdateInfo((None,) * prior.biases.size, prior.window.size), left
     if prior.window.size != entering.size or prior.covariance is not past.covariance:
@@ -186,7 +202,14 @@ def step(
 def remove_labels(
     posterior: Posterior, rows: Mask, parameters: MarginParameters
 ) -> tuple[Posterior, UpdateInfo]:
-    """Retract the labels of window points, by a mask; a machine without labels is as before any."""
+    """Retract the labels of window points, by a mask; a machine without labels is as before any.
+
+    The running mean loses the terms of these points. On landmarks these are not kept apart: there
+    the running mean starts again at the newest mean.
+    """
+    running = posterior.running
+    if running is not None and posterior.landmarks.size:
+        running = running.restarted()
     window = posterior.window.take(~rows)
     poor = ~has_dual(window.signs, posterior.known_bias)
     unlearned = poor & ~posterior.frozen.coefficients.any(axis=0)
@@ -197,6 +220,7 @@ def remove_labels(
         window=replace(window, coefficients=np.where(poor, 0.0, window.coefficients)),
         biases=np.where(unlearned, prior_bias, posterior.biases),
         n_solved=np.where(unlearned, 0, posterior.n_solved),
+        running=running,
     )
     return relearn(prior, parameters)
 
@@ -212,6 +236,8 @@ def relearn(
 
     ``geometry`` is the covariance of the window, if it is known.
     """
+    if prior.running is not None and not parameters.averages_when_full:
+        prior = without_running_mean(prior)
     window, frozen = prior.window, prior.frozen_coefficients()
     if geometry is None:
         geometry = prior.covariance.on_window(window.points, prior.landmarks.points)
@@ -223,13 +249,19 @@ def relearn(
             solutions[machine] = solve_machine(prior, machine, gram, scores[:, machine], parameters)
     learned = with_solutions(prior, solutions)
     newest = frozen + geometry.landmark_part(learned.window.coefficients)
-    if parameters.averaging:
+    if parameters.averaging is True:
         learned = average(learned, solvable, parameters.forgetting, newest)
+    elif learned.running is not None and (solvable.any() or not learned.running.n_means):
+        learned = extend_running_mean(learned, newest)
     kept = within_budget(learned, parameters.capacity)
     if kept is not learned and not kept.covariance.on_landmarks:  # where freezing is exact
         newest = kept.landmark_coefficients()
-    bounded = parameters.capacity is not None
-    learned = with_mean_parts(kept, parameters.averaging, bounded, newest)
+    averaged, bounded = parameters.averaging is True, parameters.capacity is not None
+    if kept.running is not None:
+        running = replace(kept.running, newest=newest)
+        averaged = not running.newest_leads
+        kept = replace(kept, running=running, intercepts=running.biases)
+    learned = with_mean_parts(kept, averaged, bounded, newest)
     return learned, UpdateInfo(tuple(solutions), window.size)
 
 
@@ -239,11 +271,8 @@ def leaving(window: Window, entering: Window, parameters: MarginParameters) -> M
     These are points before the last ``lag`` batches with labels, the oldest ones beyond ``window``
     points, and those with the smallest multipliers beyond ``capacity``. No entering point leaves.
     """
-    lag, size, capacity = parameters.lag, parameters.window, parameters.capacity
-    leaves = np.zeros(window.size, dtype=bool)
-    if lag is not None:
-        recent = np.union1d(window.batches, entering.batches[-1:])[-lag:]
-        leaves = window.batches < recent[0]
+    size, capacity = parameters.window, parameters.capacity
+    leaves = beyond_lag(window, entering, parameters.lag)
     if size is not None:
         leaves[: max(window.size + entering.size - size, 0)] = True
     if capacity is not None:
@@ -253,6 +282,31 @@ def leaving(window: Window, entering: Window, parameters: MarginParameters) -> M
             weights = np.abs(window.coefficients[staying]).max(axis=1)
             leaves[staying[np.argsort(weights, kind="stable")[:excess]]] = True
     return leaves
+
+
+def beyond_lag(window: Window, entering: Window, lag: int | None) -> Mask:
+    """Return a mask (n,) of the points before the last ``lag`` batches with labels."""
+    if lag is None:
+        return np.zeros(window.size, dtype=bool)
+    recent = np.union1d(window.batches, entering.batches[-1:])[-lag:]
+    return np.asarray(window.batches < recent[0])
+
+
+def overflows(
+    window: Window, entering: Window, parameters: MarginParameters, n_labels: int
+) -> bool:
+    """Return whether points within the lag leave the window because there are too many.
+
+    ``n_labels`` is the number of labels learned before. As long as there are at most
+    ``parameters.window`` labels, points may leave because of the budget only; these do not count.
+    """
+    size, capacity = parameters.window, parameters.capacity
+    staying = ~beyond_lag(window, entering, parameters.lag)
+    if size is None or not staying.any():
+        return False
+    beyond_size = staying[: max(window.size + entering.size - size, 0)].any()
+    beyond_budget = capacity is not None and np.sum(staying) + entering.size > capacity
+    return bool(beyond_size or (beyond_budget and n_labels + entering.size > size))
 
 
 def with_forgetting(
@@ -268,15 +322,27 @@ def with_forgetting(
     return forget_labels(posterior, parameters.forgetting), parameters.forgetting
 
 
-def enter(posterior: Posterior, entering: Window, parameters: MarginParameters) -> Posterior:
-    """Return the posterior with newly labeled points in the window and the oldest points frozen."""
+def enter(
+    posterior: Posterior,
+    entering: Window,
+    parameters: MarginParameters,
+    frozen_scores: Array | None,
+) -> Posterior:
+    """Return the posterior with newly labeled points in the window and the oldest points frozen.
+
+    ``frozen_scores`` are scores by the points that are frozen already, if known.
+    """
     posterior = with_recursion(posterior, posterior.recursion.add_labeled(entering.points))
     window = posterior.window
     leaves = leaving(window, entering, parameters)
-    posterior = freeze(replace(posterior, window=window.take(~leaves)), window.take(leaves))
+    left = window.take(leaves)
+    posterior = freeze(replace(posterior, window=window.take(~leaves)), left)
     if posterior.frozen.size:
-        parts = (posterior.frozen.expansion,)
-        scores = evaluate(posterior.covariance.kernel, parts, entering.points)
+        kernel = posterior.covariance.kernel
+        if frozen_scores is None:
+            scores = evaluate(kernel, (posterior.frozen.expansion,), entering.points)
+        else:
+            scores = frozen_scores + evaluate(kernel, (left.expansion,), entering.points)
         entering = replace(entering, frozen_scores=scores)
     return replace(posterior, window=joined_windows(posterior.window, entering))
 
