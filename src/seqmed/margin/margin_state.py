@@ -20,11 +20,7 @@ from seqmed.kernels import Kernel, Precomputed
 from seqmed.late_rows import equal_rows
 from seqmed.margin import calibration, covariance, update
 from seqmed.margin.calibration import Calibration
-from seqmed.margin.covariance.exact import (
-    ExactRecursion,
-    LowRankCovariance,
-    Recursion,
-)
+from seqmed.margin.covariance.exact import ExactRecursion, LowRankCovariance, Recursion
 from seqmed.margin.covariance.nystroem import NystroemRecursion, nystroem_covariance
 from seqmed.margin.posterior import (
     Posterior,
