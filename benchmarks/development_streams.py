@@ -49,7 +49,11 @@ VARIANTS: dict[str, tuple[dict[str, Any], bool]] = {
 def accuracy(name: str, X: Any, y: Any, labels: Any) -> float:
     """Return the accuracy of a variant over all rows, in per cent."""
     parameters, linear = VARIANTS[name]
-    with nullcontext() if linear else patch("seqmed.mixture.linear_expert.LinearExpert.is_due", lambda *_, **__: False):
+    with (
+        nullcontext()
+        if linear
+        else patch("seqmed.mixture.linear_expert.LinearExpert.is_due", lambda *_, **__: False)
+    ):
         return run(lambda *_: Own(SeqGraphMED(random_state=0, **parameters)), X, y, labels)[0]
 
 

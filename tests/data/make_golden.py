@@ -109,6 +109,7 @@ MODELS = {
     "SeqMED-two-classes": lambda: SeqMED(kernel=Polynomial("scale", 2, 1.0), bias="exact"),
     "SeqMED-linear-sparse": lambda: SeqMED(kernel="linear", lag=1),
     "SeqMED-budget": lambda: SeqMED(budget=8, averaging=True, lag=2, random_state=0),
+    "SeqMED-running-mean": lambda: SeqMED(window=6),
     "SeqMED-precomputed": lambda: SeqMED(kernel="precomputed"),
     "SeqLapMED": lambda: landmarks(lag=2, class_weight={"ant": 2.0}),
     "SeqLapMED-tfidf-sparse": lambda: SeqLapMED(

@@ -77,7 +77,7 @@ def test_columns_are_standardised_but_for_those_of_zeros_and_ones():
     columns, mean, scale = column_standards(sparse)
     assert columns.tolist() == [0, 1]
     assert not mean.any()
-    np.testing.assert_allclose(scale, [np.sqrt((points[:, 0] ** 2).mean()), 1.0])
+    np.testing.assert_allclose(scale, [np.sqrt((points[:, :2] ** 2).mean()), 1.0])
 
 
 def test_the_logistic_expert_does_not_depend_on_units():
@@ -105,8 +105,8 @@ def test_an_expert_is_fitted_again_by_the_schedule():
     cases = ((0.2, 20, 4), (0.2, 100, 15), (0.2, 2000, 600), (0.2, 8000, 4000), (0.01, 20, 100))
     for weight, n_labels, needed in cases:
         expert = Expert("nb", GaussianNB(), fitted.fit, needed - 1)
-        assert not expert.is_due(n_labels, weight)
-        assert Expert("nb", GaussianNB(), fitted.fit, needed).is_due(n_labels, weight)
+        assert not expert.is_due(n_labels, 3, weight)
+        assert Expert("nb", GaussianNB(), fitted.fit, needed).is_due(n_labels, 3, weight)
 
 
 def test_names_of_experts():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from seqmed.mixture.pooling import GRAPH, Recorded, choose_pool, no_pool, pooled
+from seqmed.mixture.pooling import GRAPH, Recorded, choose_pool, late_counts, no_pool, pooled
 from tests.reference import naive_pool
 
 
@@ -24,7 +24,6 @@ def recorded(noise, n=60, n_classes=3, seed=0, weights=None):
 
 
 NAMES = ["core", "graph", "logistic", "random_forest"]
-NAMES_OF_THREE = ["core", "graph", "extra_trees"]
 CASES = {
     "alike": ((0.5, 0.5, 0.5), {}),
     "one is better": ((1.0, 1.0, 0.3, 1.0), {}),
@@ -41,7 +40,9 @@ def test_the_pool_is_that_of_the_slow_reference(name):
     record = recorded(noise, **options)
     n_classes = record.probabilities.shape[2]
     names = NAMES[: len(noise)]
-    found = choose_pool(record, n_classes, names, np.ones(len(noise), dtype=bool))
+    found = choose_pool(
+        record, n_classes, late_counts(names, sparse=False), np.ones(len(noise), dtype=bool)
+    )
     members = record.probabilities.transpose(1, 0, 2)
     weights, temperatures, last = naive_pool.pool(
         members, names, record.codes, record.weights, n_classes
@@ -63,11 +64,11 @@ def test_the_pool_is_that_of_the_slow_reference(name):
 def test_an_empty_record_favours_the_graph_and_a_long_one_the_better_member():
     empty = recorded((1.0, 1.0, 1.0), n=0)
     every = np.ones(3, dtype=bool)
-    first = choose_pool(empty, 3, NAMES_OF_THREE, every)
+    first = choose_pool(empty, 3, np.zeros(3), every)
     np.testing.assert_allclose(first.weights, [0.5 / 5.5, 4.5 / 5.5, 0.5 / 5.5])
     assert first.temperature == 1.0
     graphs = [
-        choose_pool(recorded((0.3, 1.5, 1.5), n=n), 3, NAMES_OF_THREE, every).weights[GRAPH]
+        choose_pool(recorded((0.3, 1.5, 1.5), n=n), 3, np.zeros(3), every).weights[GRAPH]
         for n in (2, 10, 100)
     ]
     assert first.weights[GRAPH] > graphs[0] > graphs[1] > graphs[2]
@@ -76,7 +77,7 @@ def test_an_empty_record_favours_the_graph_and_a_long_one_the_better_member():
 
 def test_a_member_without_a_fit_has_no_weight():
     record = recorded((1.0, 1.0, 0.1))
-    found = choose_pool(record, 3, NAMES_OF_THREE, np.array([True, True, False]))
+    found = choose_pool(record, 3, np.zeros(3), np.array([True, True, False]))
     assert found.weights[2] == 0.0
     assert found.weights.sum() == pytest.approx(1.0)
 
@@ -87,7 +88,7 @@ def test_weights_do_not_depend_on_a_uniform_member_of_a_class_unknown_then():
     known = record.known.copy()
     early = np.flatnonzero(record.codes != 2)[:10]
     known[early, 2] = False
-    found = choose_pool(record._replace(known=known), 3, NAMES[:2], np.ones(2, dtype=bool))
+    found = choose_pool(record._replace(known=known), 3, np.zeros(2), np.ones(2, dtype=bool))
     assert np.isfinite(found.weights).all()
     assert np.isfinite(found.temperatures).all()
 

@@ -181,10 +181,10 @@ def test_the_same_by_a_column_transformer():
 
 def test_rare_levels_are_those_of_scikit_learn():
     generator = np.random.default_rng(0)
-    column = generator.choice(list("abcdefgh"), p=[0.5, 0.3, 0.19] + [0.002] * 5, size=2000)
+    column = generator.choice(list("abcdefgh"), p=[0.5, 0.25, 0.2] + [0.01] * 5, size=2000)
     later = np.array([*"abcdefgh", "new"])
     fitted = TableEncoder().fit({"x": column})
-    least = 0.002 * 2000
+    least = 0.01 * 2000
     theirs = OneHotEncoder(
         min_frequency=int(least), handle_unknown="infrequent_if_exist", sparse_output=False
     ).fit(column[:, None])

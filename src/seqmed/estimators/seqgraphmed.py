@@ -462,12 +462,12 @@ class SeqGraphMED(StreamClassifier):
     def _learn(self, batch: ClassifiedRows, size: int | None, *, new_points: bool) -> None:
         super()._learn(batch, size, new_points=new_points)
         change = self.update_info_.change
-        if change is not None:
+        if change is not None and not self.update_info_.revoked:
             warnings.warn(
                 f"the error rate rose from {change.error_before:.0%} to {change.error_after:.0%} "
                 f"in the last {change.n_labels} labels: the concept may have changed. A new start "
-                "from these labels learns beside the model, and the next labels decide. To turn "
-                "this off, set forgetting=1.0.",
+                "from these labels has begun, and the next labels decide whether it is kept. To "
+                "turn this off, set forgetting=1.0.",
                 ConceptChangeWarning,
                 stacklevel=callers_level(),
             )

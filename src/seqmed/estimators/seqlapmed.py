@@ -53,17 +53,10 @@ class SeqLapMED(SeqMED):
     window : int >= 1 or None, default=500
         Largest number of labeled rows whose multipliers are optimised together; see `SeqMED`.
     lag : int >= 1 or None, default=None
-        averaged = self.averaging not in (False, "auto")
-        if name == "spectral" and (averaged or self.forgetting < 1):
-            raise ValueError(
-                f"recursion='spectral' got averaging={self.averaging}, "
-                f"forgetting={self.forgetting:g}, expected averaging='auto' or False, and "
-                "forgetting=1: its pseudo-points change with every batch, and its running means "
-                "give every batch the same weight. Use recursion='landmarks' or 'exact'."
+        Largest number of batches with labels whose multipliers are optimised together. 1 is the
+        paper's recursion. None means no limit.
+    averaging : {"auto"} or bool, default="auto"
         Whether predictions use the running mean of all posterior means instead of the newest one.
-        "auto" uses the newest mean while there are at most `window` labels. When a label has left
-        the window because of its size or the budget, it uses the running mean since then, unless
-        the newest mean is better (see Notes).
     forgetting : float in (0, 1], default=1.0
         Forgetting factor. The weight of earlier labels is multiplied by it at every batch with
         labels, the weight of earlier graphs at every batch. Choose a value below 1 for streams that
@@ -147,13 +140,9 @@ class SeqLapMED(SeqMED):
 
     Notes
     -----
-        averaged = self.averaging not in (False, "auto")
-        if name == "spectral" and (averaged or self.forgetting < 1):
-            raise ValueError(
-                f"recursion='spectral' got averaging={self.averaging}, "
-                f"forgetting={self.forgetting:g}, expected averaging='auto' or False, and "
-                "forgetting=1: its pseudo-points change with every batch, and its running means "
-                "give every batch the same weight. Use recursion='landmarks' or 'exact'."
+    The Notes of `SeqMED` on scores, probabilities, averaging and `retract` apply. With landmarks,
+    the running mean starts again after `retract`. With ``recursion="spectral"`` there is no
+    averaging.
 
     `C`, `beta`, `gamma_A`, `gamma_I`, `class_weight`, `window`, `lag`, `forgetting` and `tol` may
     change between batches with `set_params`. The kernel, `bias`, `averaging`, `budget`, and the
@@ -252,9 +241,9 @@ class SeqLapMED(SeqMED):
         name, gammas = self.recursion, (self.gamma_A, self.gamma_I)
         averaged = self.averaging not in (False, "auto")
         if name == "spectral" and (averaged or self.forgetting < 1):
+            got = "averaging=True" if averaged else f"forgetting={self.forgetting:g}"
             raise ValueError(
-                f"recursion='spectral' got averaging={self.averaging}, "
-                f"forgetting={self.forgetting:g}, expected averaging='auto' or False, and "
+                f"recursion='spectral' got {got}, expected averaging='auto' or False, and "
                 "forgetting=1: its pseudo-points change with every batch, and its running means "
                 "give every batch the same weight. Use recursion='landmarks' or 'exact'."
             )

@@ -43,7 +43,7 @@ class Change(NamedTuple):
 
     Attributes
     ----------
-    n_labels : labels since the change.
+    n_labels : recorded labels since the change.
     error_before, error_after : error rates on the record before and after it.
     """
 

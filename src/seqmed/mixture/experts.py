@@ -5,7 +5,8 @@ fitted again if enough labels are new, and less often while its weight is small.
 probabilities over the known classes, which `seqmed.mixture.pooling` weights. To add an expert, add
 it to `default_experts`.
 
-An expert that fails is left out, with one warning, until the next fit succeeds.
+An expert that fails in an update is left out, with one warning, until the next fit succeeds. If it
+fails in a prediction, that prediction counts as uniform.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ BOUNDS = {"n_estimators": 2000, "max_iter": 10_000, "n_neighbors": 1000, "max_le
 class StandardisedLogisticRegression(ClassifierMixin, BaseEstimator):
     """Logistic regression with standardised columns.
 
-    Columns of only 0 and 1 are left as they are. Sparse rows are not centred, and only columns that
-    occur are used.
+    Columns of only 0 and 1 are left as they are. Sparse rows are divided by one number and not
+    centred, and only columns that occur are used.
 
     Parameters
     ----------
@@ -99,11 +100,14 @@ def column_standards(points: Points) -> tuple[Indices, Array, Array]:
     """Return the columns (c,) of rows that are used, their means (c,) and deviations (c,).
 
     Columns that are constant have the deviation 1, and columns of only 0 and 1 are not changed.
+    Sparse rows are divided by the root mean square of all entries: rare words would get large
+    values otherwise.
     """
     if sp.issparse(points):
         columns = np.unique(points.indices).astype(np.intp)
         points = points[:, columns]
-        deviations = np.sqrt(np.asarray(points.power(2).mean(axis=0)).ravel())
+        root = float(np.sqrt(points.power(2).mean())) if points.nnz else 0.0
+        deviations = np.full(columns.size, root)
         binary = np.asarray((abs(points.power(2) - points)).max(axis=0).toarray()).ravel() == 0
         mean = np.zeros(columns.size)
     else:
@@ -177,6 +181,8 @@ class FittedClassifier:
         model = self.model
         if type(model) in (ExtraTreesClassifier, RandomForestClassifier):
             return forest_probabilities(model, points)
+        if sp.issparse(points):
+            points = with_small_indices(points)
         if hasattr(model, "predict_proba"):
             return np.asarray(model.predict_proba(points), dtype=np.float64)
         scores = np.asarray(model.decision_function(points), dtype=np.float64)
@@ -185,9 +191,24 @@ class FittedClassifier:
         return np.asarray(softmax(scores, axis=1))
 
 
+def in_single_precision(points: Points) -> Points:
+    """Return rows as trees take them: of single precision, CSR with indices of 32 bits."""
+    if not sp.issparse(points):
+        return np.ascontiguousarray(points, dtype=np.float32)
+    return with_small_indices(points.astype(np.float32))
+
+
+def with_small_indices(points: Points) -> Points:
+    """Return CSR rows with sorted indices of 32 bits, which many classifiers require."""
+    rows = sp.csr_matrix(points)
+    rows.sort_indices()
+    rows.indices, rows.indptr = rows.indices.astype(np.int32), rows.indptr.astype(np.int32)
+    return rows
+
+
 def forest_probabilities(forest: Any, points: Points) -> Array:
     """Return the mean of the probabilities of the trees, (m, c); without a pool of threads."""
-    rows = points.astype(np.float32)
+    rows = in_single_precision(points)
     total: Array = forest.estimators_[0].tree_.predict(rows)
     for tree in forest.estimators_[1:]:
         total += tree.tree_.predict(rows)
@@ -221,7 +242,7 @@ class Expert:
         """
         if self.fit is None or self.fit.classifier is None:
             return np.tile(known / known.sum(), (points.shape[0], 1))
-        if self.fit.present[-1] >= known.size:
+        if self.fit.present.max() >= known.size:
             raise ValueError("expected known classes in the experts")
         found = self.fit.classifier.probabilities(points)
         if found.shape != (points.shape[0], self.fit.present.size):
@@ -238,8 +259,14 @@ class Expert:
             bounded = name not in BOUNDS or value is None or value <= BOUNDS[name]
             expect(bounded, f"{name} of an expert of at most {BOUNDS.get(name)}")
 
-    def is_due(self, n_labels: int, weight: float) -> bool:
-        """Whether the expert is fitted again; ``weight`` is its weight in the pool."""
+    def is_due(self, n_labels: int, n_known: int, weight: float) -> bool:
+        """Whether the expert is fitted again.
+
+        ``n_labels`` labels of ``n_known`` classes are kept, and ``weight`` is its weight in the
+        pool.
+        """
+        if not self.has_enough(n_labels, n_known):
+            return False
         if self.fit is None:
             return self.n_new >= (FEWEST_NEW if self.failed else 1)
         growth = GROWTH[max(least for least in GROWTH if least <= n_labels)]
@@ -248,14 +275,16 @@ class Expert:
             needed = max(needed, self.fit.numbers.size)
         return self.n_new >= needed
 
+    def has_enough(self, n_labels: int, n_known: int) -> bool:
+        """Whether there are enough labels, and few enough classes, for a fit."""
+        boosted = n_labels >= BOOSTING_LABELS and n_known <= BOOSTING_CLASSES
+        return n_known > 1 and (boosted or self.name != "boosting")
+
     def refitted(self, rows: LabeledRows, weights: Array, seed: int) -> Expert:
         """Return the expert fitted on some rows with weights (n,)."""
         present = np.unique(rows.codes)
         waiting = replace(self, fit=None, n_new=0)
-        too_few = self.name == "boosting" and (
-            rows.size < BOOSTING_LABELS or present.size > BOOSTING_CLASSES
-        )
-        if present.size < 2 or too_few:
+        if not self.has_enough(rows.size, present.size):
             return waiting
         try:
             classifier = fitted(self.template, rows, weights, seed)
@@ -271,9 +300,9 @@ class Expert:
         return made
 
     def with_classes(self, places: Indices) -> Expert:
-        """Return the expert with class c moved to ``places[c]``; -1 drops it."""
-        if self.fit is None:
-            return self
+        """Return the expert with class c moved to ``places[c]``; without a fit if one is -1."""
+        if self.fit is None or (places[self.fit.present] < 0).any():
+            return replace(self, fit=None)
         return replace(self, fit=self.fit._replace(present=places[self.fit.present]))
 
     def restored(self, rows: LabeledRows) -> Expert:
@@ -281,8 +310,21 @@ class Expert:
         if self.fit is None:
             return self
         used = rows.take(np.searchsorted(rows.numbers, self.fit.numbers))
-        classifier = fitted(self.template, used, self.fit.weights, self.fit.seed)
+        try:
+            classifier = fitted(self.template, used, self.fit.weights, self.fit.seed)
+        except Exception as error:  # of another version of a classifier
+            warn_of_failure(self.name, error)
+            return replace(self, fit=None, failed=True)
         return replace(self, fit=self.fit._replace(classifier=classifier))
+
+
+def attempted(expert: Expert, points: Points, known: Mask) -> tuple[Array, bool]:
+    """Return the probabilities (m, K) of an expert, and whether it failed; uniform if it did."""
+    try:
+        return expert.probabilities(points, known), False
+    except Exception as error:  # of a classifier of somebody else
+        warn_of_failure(expert.name, error)
+        return np.tile(known / known.sum(), (points.shape[0], 1)), True
 
 
 def fitted(
@@ -295,7 +337,8 @@ def fitted(
     weighted = {"sample_weight": weights} if has_fit_parameter(model, "sample_weight") else {}
     with warnings.catch_warnings():  # of a slow solver, or of few labels with many classes
         warnings.simplefilter("ignore")
-        return FittedClassifier(model.fit(rows.points, rows.codes, **weighted))
+        points = with_small_indices(rows.points) if sp.issparse(rows.points) else rows.points
+        return FittedClassifier(model.fit(points, rows.codes, **weighted))
 
 
 class Check(NamedTuple):
@@ -315,7 +358,7 @@ class Check(NamedTuple):
 
 def check_of(experts: Sequence[Expert], points: Points, known: Mask) -> Check:
     """Return the probabilities of the experts at some rows."""
-    found = np.stack([expert.probabilities(points, known) for expert in experts], axis=1)
+    found = np.stack([attempted(expert, points, known)[0] for expert in experts], axis=1)
     versions = ", ".join(f"{name} {each.__version__}" for name, each in LIBRARIES.items())
     return Check(points, found, versions)
 

@@ -69,7 +69,7 @@ class LabeledRows(NamedTuple):
 
     @property
     def n_seen(self) -> int:
-        """Number of labeled rows so far."""
+        """Number that the next labeled row gets."""
         return int(self.numbers[-1]) + 1 if self.size else 0
 
     def take(self, rows: NDArray[np.bool_] | Indices) -> LabeledRows:

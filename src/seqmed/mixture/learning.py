@@ -22,6 +22,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from seqmed.classes import UNLABELED, Rows
@@ -49,7 +50,7 @@ from seqmed.mixture.mixture_state import (
     Trial,
     with_classes,
 )
-from seqmed.mixture.pooling import MEMBERS, choose_pool, no_pool
+from seqmed.mixture.pooling import MEMBERS, choose_pool, late_counts, no_pool
 from seqmed.mixture.record import (
     PROBES,
     choose,
@@ -196,9 +197,11 @@ def same_parameters(first: BaseEstimator, second: BaseEstimator) -> bool:
     """Whether two classifiers are of the same class, with the same parameters."""
     if first is second:
         return True
-    return type(first) is type(second) and bool(
-        first.get_params(deep=False) == second.get_params(deep=False)
-    )
+    try:
+        same = first.get_params(deep=False) == second.get_params(deep=False)
+    except ValueError:  # arrays
+        return False
+    return type(first) is type(second) and bool(same)
 
 
 def mini_batches(labeled: Mask, n_labels: float) -> list[slice]:
@@ -243,7 +246,7 @@ def learn_mini_batch(
     labeled = np.flatnonzero(part.labeled)
     labels = rows.take(cut.start + labeled)
     counts = state.counts.add(labels.codes, labels.weights)
-    record = recorded(state, labels, take_rows(part.points, labeled), late=not new_points)
+    state, record = recorded(state, labels, take_rows(part.points, labeled), late=not new_points)
     graph, graph_info, slots = propagation.learn_graph(
         state.graph, part, new_points=new_points, proportions=parameters.proportions
     )
@@ -308,11 +311,12 @@ def with_fits(
     All are fitted again if ``n_new`` is None. Rows that no fit uses any more are dropped.
     """
     labels, weights = state.labels, state.pool.weights[len(MEMBERS) :]
-    n_sampled = int(np.count_nonzero(labels.sampled))
+    n_sampled, n_known = int(np.count_nonzero(labels.sampled)), int(state.known.sum())
     experts, rows = [], None
     for place, (before, weight) in enumerate(zip(state.experts, weights, strict=True)):
         expert = replace(before, n_new=before.n_new + (n_new or 0))
-        if n_new is None or (n_new and expert.is_due(n_sampled, weight)):
+        due = expert.is_due(n_sampled, n_known, weight)
+        if n_new is None or (n_new and due):
             if rows is None:
                 rows = labels.take(labels.sampled & (labels.discounts > NEGLIGIBLE))
                 totals = row_weights(state, rows.codes, rows.weights * rows.discounts, parameters)
@@ -345,8 +349,9 @@ def with_choice(
     pool, size = state.pool, state.record.size
     if state.has_pool:
         fitted = np.array([True, True, *(each.fit is not None for each in state.experts)])
-        names = (*MEMBERS, *(each.name for each in state.experts))
-        pool = choose_pool(state.record.of_members(), int(state.known.sum()), names, fitted)
+        names = [*MEMBERS, *(each.name for each in state.experts)]
+        late = late_counts(names, sparse=sp.issparse(state.labels.points))
+        pool = choose_pool(state.record.of_members(), int(state.known.sum()), late, fitted)
     report = MixtureInfo(
         info, n_mini_batches, size, choice.weight, choice.temperature, choice.linear
     )

@@ -36,10 +36,10 @@ from seqmed.mixture.experts import (
     TRIED,
     Check,
     Expert,
+    attempted,
     check_of,
     compare_checks,
     floored,
-    warn_of_failure,
 )
 from seqmed.mixture.labeled_rows import LabeledRows, no_labeled_rows
 from seqmed.mixture.linear_expert import LinearExpert, no_linear_expert
@@ -303,7 +303,8 @@ class MixtureState(NamedTuple):
     def validate(self) -> None:
         """Raise a ValueError if the experts are not of the same columns and classes."""
         size, width = self.counts.size, self.probes.shape[1]
-        kept = (self.probes, self.labels.points, self.margin.kept, self.graph.rows.blocks[0].rows)
+        kept = [self.probes, self.labels.points, self.margin.kept, self.graph.rows.blocks[0].rows]
+        kept += [] if self.check is None else [self.check.points]
         expect({each.shape[1] for each in kept} == {width}, f"rows of {width} columns")
         expect(len({sp.issparse(each) for each in kept}) == 1, "rows of the same format")
         same = self.margin.counts.size == self.graph.influence.shape[1] == size
@@ -489,6 +490,8 @@ def kept_labels(state: MixtureState, points: Points, codes: Indices) -> KeptLabe
 
     Kept rows are those of the graph, of the window of the margin expert, and the recent rows.
     """
+    if state.trial is not None:  # the new start does not have the labels before the change
+        state = state.trial.state
     points = state.scaled(points)
     graph, recent, window = state.graph, state.recent, state.margin.posterior.window
     in_window = state.margin.counts.own_classes(window.signs)
@@ -512,7 +515,8 @@ def class_scores(state: MixtureState, points: Points) -> Array:
     if state.trial is not None:
         both = (state_probabilities(state.trial.state, points), found)
         found = combined(both, state.trial.weight, state.trial.temperatures)
-    return np.where(state.known, np.log(np.where(state.known, found, 1.0)), 0.0)
+    found = np.maximum(found, np.finfo(np.float64).tiny)
+    return np.where(state.known, np.log(found), 0.0)
 
 
 def combined(both: tuple[Array, Array], weight: float, temperatures: Array) -> Array:
@@ -532,13 +536,13 @@ def state_probabilities(state: MixtureState, points: Points) -> Array:
     margin, graph, linear = (float(used[pooling.CORE]) * each for each in state.choice.weights)
     weights = (margin, max(graph, float(used[pooling.GRAPH])), linear)
     scores = expert_scores(state, state.scaled(points), used=weights)
-    return pooling.pooled(member_probabilities(state, points, scores, used), state.pool)
+    return pooling.pooled(member_probabilities(state, points, scores, used)[0], state.pool)
 
 
 def member_probabilities(
     state: MixtureState, points: Points, scores: Array, used: Mask | None = None
-) -> Array:
-    """Return the probabilities (m, M, K) of the members of the pool.
+) -> tuple[Array, Mask]:
+    """Return the probabilities (m, M, K) of the members of the pool, and the experts that failed.
 
     Parameters
     ----------
@@ -550,21 +554,19 @@ def member_probabilities(
     known = state.known
     used = np.ones(state.pool.weights.size, dtype=bool) if used is None else used
     found = np.zeros((points.shape[0], used.size, known.size))
+    failed = np.zeros(len(state.experts), dtype=bool)
     if not used.size:
-        return found
+        return found, failed
     if used[pooling.CORE]:
         mixed = mix(scores, state.score_scales, state.choice, state.by_counts)
         found[:, pooling.CORE] = core_probabilities(mixed, known)
     if used[pooling.GRAPH]:
         found[:, pooling.GRAPH] = floored(scores[:, 1], known)
-    for place, expert in enumerate(state.experts, start=len(MEMBERS)):
-        if used[place]:
-            try:
-                found[:, place] = expert.probabilities(points, known)
-            except Exception as error:  # of a classifier of somebody else
-                warn_of_failure(expert.name, error)
-                found[:, place] = known / known.sum()
-    return found
+    for place, expert in enumerate(state.experts):
+        member = len(MEMBERS) + place
+        if used[member]:
+            found[:, member], failed[place] = attempted(expert, points, known)
+    return found, failed
 
 
 def core_scores(state: MixtureState, points: Points) -> Array:

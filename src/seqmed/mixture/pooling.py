@@ -9,8 +9,8 @@ labeled rows before they were learned. Three steps make the pool from it:
 2. The weights are those of a mixture distribution with fixed components, found by expectation
    maximisation: ``w_k = (a_k + sum_i r_ik) / (sum a + n)`` with ``r_ik ~ w_k p_k(y_i | x_i)``. The
    pseudo-count a_k is `PSEUDO_COUNT`. The graph has more while the record is small, because it
-   predicts best with few labels; later the random forest and the logistic regression have more,
-   which are the safest on tables.
+   predicts best with few labels. Later the random forest and the logistic regression have more,
+   which are the safest on tables; on sparse rows, such as words, the core has more.
 3. The weighted mean of the probabilities has one more temperature.
 """
 
@@ -28,10 +28,11 @@ from seqmed.numeric.expectations import expect, expect_shape
 CORE, GRAPH = 0, 1
 MEMBERS = ("core", "graph")
 # Pseudo-count of a member, and how much more the graph has with an empty record. The latter fades
-# with ``exp(-n / (LABELS_PER_CLASS K))`` for n recorded labels of K classes. As it fades, the
-# members of `LATE_COUNTS` get more.
+# with ``exp(-n / (LABELS_PER_CLASS K))`` for n recorded labels of K classes. As it fades, other
+# members get more: those of `LATE_COUNTS` on dense rows, and the core on sparse ones.
 PSEUDO_COUNT, GRAPH_COUNT, LABELS_PER_CLASS = 0.5, 4.0, 2.0
 LATE_COUNTS = {"logistic": 1.0, "random_forest": 2.5}
+LATE_COUNTS_OF_SPARSE = {"core": 2.5}
 # A member with a smaller weight is not evaluated in predictions.
 SMALLEST_WEIGHT = 0.02
 # Expectation maximisation ends if no weight moves by more, or after this many steps.
@@ -84,14 +85,20 @@ def no_pool(n_members: int) -> Pooling:
     return Pooling(np.full(n_members, 1.0 / max(1, n_members)), np.ones(n_members), 1.0)
 
 
-def choose_pool(record: Recorded, n_known: int, names: Sequence[str], fitted: Mask) -> Pooling:
+def late_counts(names: Sequence[str], *, sparse: bool) -> Array:
+    """Return the pseudo-counts (M,) that members get as those of the graph fade."""
+    counts = LATE_COUNTS_OF_SPARSE if sparse else LATE_COUNTS
+    return np.array([counts.get(name, 0.0) for name in names])
+
+
+def choose_pool(record: Recorded, n_known: int, late: Array, fitted: Mask) -> Pooling:
     """Choose temperatures and weights by the record.
 
     Parameters
     ----------
     record : probabilities of labeled rows before they were learned.
     n_known : number of known classes.
-    names : names of the M members.
+    late : (M,) pseudo-counts that the members get as those of the graph fade.
     fitted : (M,) mask of the members that can predict; the others have the weight 0.
     """
     logs = log_probabilities(record)
@@ -103,7 +110,7 @@ def choose_pool(record: Recorded, n_known: int, names: Sequence[str], fitted: Ma
     counts = np.full(fitted.size, PSEUDO_COUNT)
     few = np.exp(-record.weights.sum() / (LABELS_PER_CLASS * n_known))
     counts[GRAPH] += GRAPH_COUNT * few
-    counts += (1.0 - few) * np.array([LATE_COUNTS.get(name, 0.0) for name in names])
+    counts += (1.0 - few) * late
     weights = mixture_weights(chosen, record.weights, counts)
     weights = np.where(fitted & (weights >= SMALLEST_WEIGHT), weights, 0.0)
     weights = weights / weights.sum() if weights.any() else fitted / fitted.sum()

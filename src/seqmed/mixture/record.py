@@ -19,6 +19,8 @@ L. If 0 is the most probable weight, v is 0.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from seqmed.classes import Rows
@@ -51,22 +53,32 @@ SINGLE, DOUBLE = float(np.finfo(np.float32).eps), float(np.finfo(np.float64).eps
 LARGEST_SINGLE_ERROR, LARGEST_DOUBLE_ERROR = 1e-2, 1e-9
 
 
-def recorded(state: MixtureState, rows: Rows, scaled: Points, *, late: bool) -> ScoreRecord:
+def recorded(
+    state: MixtureState, rows: Rows, scaled: Points, *, late: bool
+) -> tuple[MixtureState, ScoreRecord]:
     """Return the record with the scores of labeled rows by all experts before learning.
 
     ``scaled`` are the points of the rows, divided by the scales of the columns, and ``late`` is
-    whether they may already be kept as unlabeled rows.
+    whether they may already be kept as unlabeled rows. In the state that is returned, experts that
+    failed have no fit.
     """
     usable = np.asarray(state.score_scales.compared[rows.codes])
     if not usable.any():
-        return state.record
+        return state, state.record
     rows, scaled = rows.take(usable), take_rows(scaled, usable)
     neighbours = left_out_neighbours(state, scaled, no_indices()) if late else None
     scores = expert_scores(state, scaled, neighbours=neighbours)
     finite = np.isfinite(scores).all(axis=(1, 2))
     rows, scores = rows.take(np.asarray(finite)), scores[finite]
-    found = member_probabilities(state, rows.points, scores)
-    return state.record.add(scores, found, state.score_scales, rows.codes, rows.weights)
+    found, failed = member_probabilities(state, rows.points, scores)
+    state = state._replace(
+        experts=tuple(
+            replace(expert, fit=None, failed=True) if fails else expert
+            for expert, fails in zip(state.experts, failed, strict=True)
+        )
+    )
+    record = state.record.add(scores, found, state.score_scales, rows.codes, rows.weights)
+    return state, record
 
 
 def left_out_neighbours(state: MixtureState, points: Points, slots: Indices) -> Lists:

@@ -91,7 +91,7 @@ def save(model: Any, path: AnyPath, *, extra: dict[str, Any] | None = None) -> N
         MinMaxScaler and MaxAbsScaler; the estimator of SeqGraphMED may be SeqMED or SeqLapMED.
         Kernels that are functions are refused, and so are estimators of other classes, because they
         are code. The file contains rows of the data: support vectors, landmarks, kept rows of a
-        graph.
+        graph, labeled rows of refitted experts.
     path : str or path-like
     extra : dict, default=None
         Values to save with the model, by name: None, booleans, numbers, strings, arrays (dense or

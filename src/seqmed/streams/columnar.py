@@ -125,8 +125,8 @@ def open_parquet(path: Path, name: str) -> Iterator[Columnar]:
     Strings are read as dictionaries, which take little memory if values occur again.
     """
     with refusing(name, "Parquet"):
-        metadata = parquet.read_metadata(path)
-        schema = metadata.schema.to_arrow_schema()
+        with parquet.ParquetFile(pa.OSFile(os.fsencode(path))) as file:
+            metadata, schema = file.metadata, file.schema_arrow
         check_limit("{} columns", metadata.num_columns, inputs.COLUMNS, name)
         groups = (metadata.row_group(place) for place in range(metadata.num_row_groups))
         size = sum(abs(group.total_byte_size) for group in groups)
