@@ -161,7 +161,8 @@ def test_the_margin_expert_is_the_one_that_learns_the_kept_rows_in_one_batch():
     model = learned(SeqGraphMED(random_state=0), X, labels, size=100, stop=400)
     state = model._state
     scale = 4.0 * state.column_scale
-    after, _ = mixture_update.rescaled(state, scale, model._parameters(model.classes_))
+    parameters = model._parameters(model.classes_, state.counts.declared)
+    after, _ = mixture_update.rescaled(state, scale, parameters)
     expected = SeqMED(random_state=model.random_state)
     rows = mixture_update.kept_rows(state, state.column_scale / scale)
     expected.partial_fit(rows.points, rows.codes)
