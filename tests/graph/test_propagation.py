@@ -580,6 +580,15 @@ def test_kept_unlabeled_rows_are_a_uniform_sample(size, labels):
     assert 1e-4 < chi2.sf(statistic, kept.size - 1) < 1 - 1e-4
 
 
+@pytest.mark.parametrize("size", [1, 3, 4])
+def test_two_of_four_rows_are_kept_with_equal_chances(size):
+    """Whether the rows that fill the memory and the others come in one batch or in several."""
+    counts = np.zeros(4)
+    for seed in range(600):
+        counts[kept_by(np.full(4, -1), size, 2, seed)[0]] += 1
+    np.testing.assert_allclose(counts / 600, 0.5, atol=0.1)  # five standard deviations
+
+
 @settings(max_examples=40)
 @given(
     st.lists(st.integers(-1, 2), min_size=1, max_size=80),

@@ -17,7 +17,9 @@ from seqmed.mixture.change import (
     find_change,
     weigh_start,
 )
+from seqmed.mixture.learning import rescaled
 from seqmed.mixture.pooling import Recorded
+from seqmed.mixture.record import record_probabilities
 from tests.reference import naive_pool
 from tests.reference.change import naive_change
 
@@ -271,6 +273,41 @@ def test_labels_are_retracted_from_both_states_of_a_trial():
     assert state.trial.state.labels.size == before.size - 3
     assert state.labels.size == new.size - 2
     assert state.counts.counts.sum() == state.trial.state.counts.counts.sum()
+
+
+def test_labels_are_retracted_from_states_of_other_column_scales():
+    """The rows of a trial are divided by the scales of each state."""
+    model, _ = on_trial()
+    state = model._state
+    scale = 4.0 * state.trial.state.column_scale
+    parameters = model._parameters(model.classes_, state.counts.declared)
+    other, _ = rescaled(state.trial.state, scale, parameters)
+    model._state = state._replace(trial=state.trial._replace(state=other))
+    model.retract(state.labels.points[-2:])
+    for before, after in ((state, model._state), (other, model._state.trial.state)):
+        assert after.labels.size == before.labels.size - 2
+        assert after.graph.n_labeled == before.graph.n_labeled - 2
+        assert after.margin.posterior.window.size == before.margin.posterior.window.size - 2
+
+
+def test_a_trial_is_decided_by_all_rows_since_the_change():
+    """The new start was fitted on those before the alarm: they have class frequencies there."""
+    model, rest = on_trial()
+    n_labels = 0
+    for X, _, labels in rest[:2]:
+        state = model._state
+        trial = state.trial
+        assert trial.n_labels == n_labels
+        n_rows = min(state.record.size, trial.state.record.size)
+        record = state.record.newest(n_rows).of_members()
+        before, after = (record_probabilities(each)[-n_rows:] for each in (trial.state, state))
+        older = slice(0, n_rows - n_labels)
+        after[older] = change.class_frequencies(record.codes[older], record.known[older])
+        expected, temperatures = weigh_start(before, after, record)
+        assert trial.weight == pytest.approx(expected)
+        np.testing.assert_allclose(trial.temperatures, temperatures)
+        model.partial_fit(X, labels)
+        n_labels += sum(label is not None for label in labels)
 
 
 def test_parameters_apply_to_both_states_of_a_trial():
