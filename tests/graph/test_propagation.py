@@ -816,9 +816,20 @@ def test_late_labels_never_make_more_than_half_of_the_rows_labeled():
     assert not new.label_weights[new.codes < 0].any()
 
 
+def test_late_labels_replace_earlier_ones():
+    """With half of ten rows labeled at most, three late labels leave two of four earlier ones."""
+    [(rows, _, _)] = batches(12, n_batches=1, size=10)
+    codes = np.where(np.arange(10) < 4, 0, -1)
+    state, _ = learned(begun(rows, capacity=10), [(rows, codes, (codes >= 0).astype(float))])
+    late = (rows[4:7], np.ones(3, dtype=int), np.ones(3))
+    new, _ = learned(state, [late], new_points=False)
+    assert np.bincount(new.codes[new.codes >= 0]).tolist() == [2, 3]
+
+
 def test_a_class_is_added_later_and_removed():
     stream = batches(13, n_batches=3, n_classes=3)
     state, _ = learned(begun(stream[0][0], capacity=200), stream)
+    state = replace(state, class_factors=np.array([0.5, 1.0, 4.0]))
     moved = state.with_classes(np.array([0, 2, 3]), 4)  # a class that sorts between the others
     np.testing.assert_array_equal(moved.influence[:, [0, 2, 3]], state.influence)
     scores, before = (each.scores(each.search(stream[0][0])) for each in (moved, state))

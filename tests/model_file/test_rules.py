@@ -148,7 +148,14 @@ RULES = [
     ("SeqGraphMED-experts", "_state.experts.0.fit.numbers", without_last, "weights has the shape"),
     ("SeqGraphMED-experts", "_state.experts.0.fit.numbers", put(10**6, -1), "rows of experts"),
     ("SeqGraphMED-experts", "_state.experts.0.fit.weights", put(-1.0), "weights > 0"),
-    ("SeqGraphMED-experts", "_state.experts.0.fit.present", put(3), "known classes in the experts"),
+    ("SeqGraphMED-experts", "_state.experts.0.fit.present", put(2), "classes in order"),
+    ("SeqGraphMED-experts", "_state.experts.0.fit.present", put(-1), "classes in order"),
+    (
+        "SeqGraphMED-experts",
+        "_state.experts.0.fit.present",
+        put(3, -1),
+        "known classes in the experts",
+    ),
     ("SeqGraphMED-experts", "_state.experts.0.fit.seed", -1, "a seed"),
     (
         "SeqGraphMED-experts",

@@ -154,6 +154,7 @@ class Fit(NamedTuple):
         """Raise a ValueError if the arrays do not fit together."""
         expect_shape(self, self.numbers.shape, "weights")
         expect(0 <= self.seed < 2**32 and (self.weights > 0).all(), "a seed and weights > 0")
+        expect((np.diff(self.present, prepend=-1) > 0).all(), "classes in order")
         expect((np.diff(self.numbers, prepend=-1) > 0).all(), "numbers in order")
 
     def for_file(self) -> Fit:
