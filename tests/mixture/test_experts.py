@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
@@ -117,6 +121,23 @@ def test_an_expert_without_a_fit_is_fitted_soon_but_not_at_once_after_a_failure(
     """Otherwise a fit that fails would be tried at every label."""
     assert not Expert("nb", GaussianNB(), None, needed - 1, failed).is_due(50, 0.2)
     assert Expert("nb", GaussianNB(), None, needed, failed).is_due(50, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "most"),
+    [
+        (RandomForestClassifier, "n_estimators", 2000),
+        (RandomForestClassifier, "n_jobs", 256),
+        (ExtraTreesClassifier, "max_leaf_nodes", 100_000),
+        (HistGradientBoostingClassifier, "max_iter", 10_000),
+        (KNeighborsClassifier, "n_neighbors", 1000),
+    ],
+)
+def test_parameters_of_an_expert_in_a_file_are_bounded(kind, name, most):
+    """Loading a file fits its experts: it may not take hours, or thousands of threads."""
+    Expert("name", kind(**{name: most})).validate()
+    with pytest.raises(ValueError, match=f"{name} of an expert of at most {most}"):
+        Expert("name", kind(**{name: most + 1})).validate()
 
 
 def test_names_of_experts():

@@ -54,7 +54,13 @@ TRIED = 8
 LIBRARIES = {"scikit-learn": sklearn, "numpy": np, "scipy": scipy}
 SAME_PROBABILITY = 1e-6
 # Largest values of parameters of an expert in a model file: they bound time and memory of a fit.
-BOUNDS = {"n_estimators": 2000, "max_iter": 10_000, "n_neighbors": 1000, "max_leaf_nodes": 100_000}
+BOUNDS = {
+    "n_estimators": 2000,
+    "max_iter": 10_000,
+    "n_neighbors": 1000,
+    "max_leaf_nodes": 100_000,
+    "n_jobs": 256,  # a forest starts as many threads, even for few trees
+}
 
 
 class StandardisedLogisticRegression(ClassifierMixin, BaseEstimator):
