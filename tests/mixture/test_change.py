@@ -133,6 +133,19 @@ def test_nothing_is_forgotten_without_a_change():
     np.testing.assert_array_equal(automatic.predict_proba(X), never.predict_proba(X))
 
 
+def test_late_labels_begin_no_new_start():
+    """They may be older than a change; the next batch of new rows may begin one."""
+    model, late, new = automatic_model(), [], []
+    for X, _, labels in batches():
+        labeled = np.array([label is not None for label in labels])
+        model.partial_fit(X, np.full(SIZE, None), classes=[0, 1])
+        new.append(model.update_info_.change)
+        model.partial_fit(X[labeled], labels[labeled], new_points=False)
+        late.append(model.update_info_.change)
+    assert not any(late)
+    assert any(new)
+
+
 def test_the_experts_start_again_from_the_labels_since_the_change():
     """Margin, graph, record and label counts are those of the labels since the change."""
     model, since = automatic_model(), None
@@ -228,6 +241,19 @@ def test_a_new_start_is_revoked_if_the_concept_comes_back():
     assert changes == [SWAP]
     assert len(revoked) == 1
     np.testing.assert_array_equal(automatic.predict_proba(X), never.predict_proba(X))
+
+
+def test_a_change_may_begin_in_any_label_since_a_new_start_was_revoked():
+    model = automatic_model()
+    n_labels = None
+    for X, _, labels in batches(swap=SWAP, back=SWAP + 1):
+        model.partial_fit(X, labels, classes=[0, 1])
+        if n_labels is not None:
+            n_labels += sum(label is not None for label in labels)
+            assert model._state.n_searched == n_labels
+        if model.update_info_.revoked:
+            n_labels = 0
+    assert n_labels > 20
 
 
 def test_a_new_start_is_kept_after_a_swap():
@@ -326,7 +352,10 @@ def test_a_class_without_a_label_since_the_change_stays_known():
     found = False
     for X, _, labels in batches():
         model.partial_fit(X, labels)
-        found |= model.update_info_.change is not None
+        if model.update_info_.change is not None:
+            found = True
+            kept = model._state.labels
+            assert kept.numbers[kept.codes == 2].tolist() == [19]  # its newest label
     assert found
     assert np.mean(model.predict(far) == 2) > 0.9
 

@@ -190,6 +190,15 @@ def test_the_margin_expert_is_the_one_that_learns_the_kept_rows_in_one_batch():
     )
 
 
+def test_the_margin_expert_begins_again_with_the_discounted_weights_of_labels():
+    """Otherwise labels that were forgotten would count in full after a change of scales."""
+    X, _, labels = growing()
+    model = learned(SeqGraphMED(forgetting=0.5, random_state=0), X, labels, size=100, stop=300)
+    rows = mixture_update.kept_rows(model._state, np.ones(4))
+    numbers = np.repeat([0, 1, 2], [np.sum(labels[i : i + 100] >= 0) for i in (0, 100, 200)])
+    np.testing.assert_allclose(np.sort(rows.weights[rows.labeled]), 0.5 ** (2 - numbers))
+
+
 def test_late_labels_and_retractions_find_their_rows_after_a_change_of_scales():
     X, y, labels = growing()
     model = learned(SeqGraphMED(forgetting=1.0, random_state=0), X, labels, size=100)
