@@ -282,15 +282,15 @@ def test_evaluation_on_learned_rows_is_cautioned(folder):
 
 
 def test_features_of_very_different_scales(tmp_path):
+    """SeqGraphMED scales the column: the predictions are nearly those of other units."""
     make_rows(tmp_path / "rows.csv", 300)
     rows = pd.read_csv(tmp_path / "rows.csv")
     rows.assign(a=1024 * rows["a"]).to_csv(tmp_path / "scaled.csv", index=False)
     for name in ("rows", "scaled"):
-        options = ("--label", "kind", "--experts", "none")  # thresholds of trees are rounded
-        assert seqmed(tmp_path, "learn", name, f"{name}.csv", *options).code == 0
+        assert seqmed(tmp_path, "learn", name, f"{name}.csv", "--label", "kind").code == 0
         assert seqmed(tmp_path, "predict", name, f"{name}.csv", "-o", f"{name}-out.csv").code == 0
-    found = [(tmp_path / f"{name}-out.csv").read_text() for name in ("rows", "scaled")]
-    assert found[0] == found[1].replace("scaled.csv", "rows.csv")
+    plain, scaled = (pd.read_csv(tmp_path / f"{name}-out.csv") for name in ("rows", "scaled"))
+    assert (plain["predicted"] == scaled["predicted"]).mean() > 0.9
 
 
 def test_counts_of_very_different_scales_need_no_scaling(tmp_path):

@@ -264,6 +264,15 @@ def test_a_declared_class_stays_without_examples():
     assert_close(model.decision_function(new_points()), other.decision_function(new_points()))
 
 
+def test_a_declared_class_stays_after_batches_that_do_not_declare_it():
+    rows, more = make_batch(20, 20, 3, seed=9), make_batch(10, 10, 3, seed=10)
+    model = SeqMED(lag=None).partial_fit(rows.points, rows.labels, classes=[0, 1, 2])
+    model.partial_fit(more.points, more.labels)
+    for each in (rows, more):
+        model.retract(each.points[each.labels == 2])
+    assert model.classes_.tolist() == [0, 1, 2]
+
+
 def test_all_labels_can_be_retracted():
     rows = make_batch(20, 20, 2, seed=9)
     model = SeqMED(lag=None).partial_fit(rows.points, rows.labels)

@@ -789,16 +789,19 @@ def test_the_record_holds_scores_from_before_a_row_was_learned(monkeypatch):
 
     def watched(stream, points, **options):
         if options["neighbours"] is None:  # given for rows that measure the scales
-            learned = stream.graph.class_label_weights.sum()
-            counts.append((stream.counts.counts.sum(), learned, len(points)))
+            of_graph = stream.graph.class_label_weights.sum()
+            of_margin, of_experts = stream.margin.counts.counts.sum(), stream.labels.size
+            learned = (stream.counts.counts.sum(), of_graph, of_margin, of_experts)
+            counts.append((learned, len(points)))
         return scored(stream, points, **options)
 
     monkeypatch.setattr(mixture_record, "expert_scores", watched)
     model = SeqGraphMED(random_state=0).partial_fit(X, labels)
-    assert sum(n for _, _, n in counts) == model.update_info_.n_recorded
+    assert sum(n for _, n in counts) == model.update_info_.n_recorded
     assert len(counts) == model.update_info_.n_mini_batches - 1
-    for learned, of_graph, _ in counts:
-        assert learned == of_graph
+    assert all(len(set(learned)) == 1 for learned, _ in counts)
+    (learned, *_), n = counts[-1]
+    assert learned + n == np.count_nonzero(labels >= 0)
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])

@@ -580,6 +580,15 @@ def test_kept_unlabeled_rows_are_a_uniform_sample(size, labels):
     assert 1e-4 < chi2.sf(statistic, kept.size - 1) < 1 - 1e-4
 
 
+@pytest.mark.parametrize("size", [1, 3, 4])
+def test_two_of_four_rows_are_kept_with_equal_chances(size):
+    """Whether the rows that fill the memory and the others come in one batch or in several."""
+    counts = np.zeros(4)
+    for seed in range(600):
+        counts[kept_by(np.full(4, -1), size, 2, seed)[0]] += 1
+    np.testing.assert_allclose(counts / 600, 0.5, atol=0.1)  # five standard deviations
+
+
 @settings(max_examples=40)
 @given(
     st.lists(st.integers(-1, 2), min_size=1, max_size=80),
@@ -807,9 +816,20 @@ def test_late_labels_never_make_more_than_half_of_the_rows_labeled():
     assert not new.label_weights[new.codes < 0].any()
 
 
+def test_late_labels_replace_earlier_ones():
+    """With half of ten rows labeled at most, three late labels leave two of four earlier ones."""
+    [(rows, _, _)] = batches(12, n_batches=1, size=10)
+    codes = np.where(np.arange(10) < 4, 0, -1)
+    state, _ = learned(begun(rows, capacity=10), [(rows, codes, (codes >= 0).astype(float))])
+    late = (rows[4:7], np.ones(3, dtype=int), np.ones(3))
+    new, _ = learned(state, [late], new_points=False)
+    assert np.bincount(new.codes[new.codes >= 0]).tolist() == [2, 3]
+
+
 def test_a_class_is_added_later_and_removed():
     stream = batches(13, n_batches=3, n_classes=3)
     state, _ = learned(begun(stream[0][0], capacity=200), stream)
+    state = replace(state, class_factors=np.array([0.5, 1.0, 4.0]))
     moved = state.with_classes(np.array([0, 2, 3]), 4)  # a class that sorts between the others
     np.testing.assert_array_equal(moved.influence[:, [0, 2, 3]], state.influence)
     scores, before = (each.scores(each.search(stream[0][0])) for each in (moved, state))

@@ -256,9 +256,8 @@ def test_unlabeled_rows_and_predictions_leave_the_record_alone():
     before = model._state.calibration
     model.predict_proba(batches[3][0])
     model.partial_fit(batches[3][0], np.full(60, -1))
-    after = model._state.calibration
-    np.testing.assert_array_equal(after.log_likelihoods, before.log_likelihoods)
-    assert after.n_scored == before.n_scored
+    np.testing.assert_array_equal(model._state.calibration.log_likelihoods, before.log_likelihoods)
+    assert model._state.calibration.n_scored == before.n_scored
 
 
 def test_weights_count_in_the_record():

@@ -17,7 +17,9 @@ from seqmed.mixture.change import (
     find_change,
     weigh_start,
 )
+from seqmed.mixture.learning import rescaled
 from seqmed.mixture.pooling import Recorded
+from seqmed.mixture.record import record_probabilities
 from tests.reference import naive_pool
 from tests.reference.change import naive_change
 
@@ -131,6 +133,19 @@ def test_nothing_is_forgotten_without_a_change():
     np.testing.assert_array_equal(automatic.predict_proba(X), never.predict_proba(X))
 
 
+def test_late_labels_begin_no_new_start():
+    """They may be older than a change; the next batch of new rows may begin one."""
+    model, late, new = automatic_model(), [], []
+    for X, _, labels in batches():
+        labeled = np.array([label is not None for label in labels])
+        model.partial_fit(X, np.full(SIZE, None), classes=[0, 1])
+        new.append(model.update_info_.change)
+        model.partial_fit(X[labeled], labels[labeled], new_points=False)
+        late.append(model.update_info_.change)
+    assert not any(late)
+    assert any(new)
+
+
 def test_the_experts_start_again_from_the_labels_since_the_change():
     """Margin, graph, record and label counts are those of the labels since the change."""
     model, since = automatic_model(), None
@@ -228,6 +243,19 @@ def test_a_new_start_is_revoked_if_the_concept_comes_back():
     np.testing.assert_array_equal(automatic.predict_proba(X), never.predict_proba(X))
 
 
+def test_a_change_may_begin_in_any_label_since_a_new_start_was_revoked():
+    model = automatic_model()
+    n_labels = None
+    for X, _, labels in batches(swap=SWAP, back=SWAP + 1):
+        model.partial_fit(X, labels, classes=[0, 1])
+        if n_labels is not None:
+            n_labels += sum(label is not None for label in labels)
+            assert model._state.n_searched == n_labels
+        if model.update_info_.revoked:
+            n_labels = 0
+    assert n_labels > 20
+
+
 def test_a_new_start_is_kept_after_a_swap():
     """Without a return to the old concept, the trial ends soon, and the labels stay forgotten."""
     trials = [
@@ -273,6 +301,41 @@ def test_labels_are_retracted_from_both_states_of_a_trial():
     assert state.counts.counts.sum() == state.trial.state.counts.counts.sum()
 
 
+def test_labels_are_retracted_from_states_of_other_column_scales():
+    """The rows of a trial are divided by the scales of each state."""
+    model, _ = on_trial()
+    state = model._state
+    scale = 4.0 * state.trial.state.column_scale
+    parameters = model._parameters(model.classes_, state.counts.declared)
+    other, _ = rescaled(state.trial.state, scale, parameters)
+    model._state = state._replace(trial=state.trial._replace(state=other))
+    model.retract(state.labels.points[-2:])
+    for before, after in ((state, model._state), (other, model._state.trial.state)):
+        assert after.labels.size == before.labels.size - 2
+        assert after.graph.n_labeled == before.graph.n_labeled - 2
+        assert after.margin.posterior.window.size == before.margin.posterior.window.size - 2
+
+
+def test_a_trial_is_decided_by_all_rows_since_the_change():
+    """The new start was fitted on those before the alarm: they have class frequencies there."""
+    model, rest = on_trial()
+    n_labels = 0
+    for X, _, labels in rest[:2]:
+        state = model._state
+        trial = state.trial
+        assert trial.n_labels == n_labels
+        n_rows = min(state.record.size, trial.state.record.size)
+        record = state.record.newest(n_rows).of_members()
+        before, after = (record_probabilities(each)[-n_rows:] for each in (trial.state, state))
+        older = slice(0, n_rows - n_labels)
+        after[older] = change.class_frequencies(record.codes[older], record.known[older])
+        expected, temperatures = weigh_start(before, after, record)
+        assert trial.weight == pytest.approx(expected)
+        np.testing.assert_allclose(trial.temperatures, temperatures)
+        model.partial_fit(X, labels)
+        n_labels += sum(label is not None for label in labels)
+
+
 def test_parameters_apply_to_both_states_of_a_trial():
     model, rest = on_trial()
     model.set_params(estimator=SeqMED(random_state=0, C=3.0))
@@ -289,7 +352,10 @@ def test_a_class_without_a_label_since_the_change_stays_known():
     found = False
     for X, _, labels in batches():
         model.partial_fit(X, labels)
-        found |= model.update_info_.change is not None
+        if model.update_info_.change is not None:
+            found = True
+            kept = model._state.labels
+            assert kept.numbers[kept.codes == 2].tolist() == [19]  # its newest label
     assert found
     assert np.mean(model.predict(far) == 2) > 0.9
 

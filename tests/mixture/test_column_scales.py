@@ -63,6 +63,23 @@ def test_columns_of_similar_scales_are_left_as_they_are(columns):
     assert (column_scales.measured_column_scales(X, np.ones(30)) == 1.0).all()
 
 
+def test_columns_of_zeros_and_ones_are_never_scaled():
+    """They are in the unit of distances, whatever their share of ones."""
+    rng = np.random.default_rng(0)
+    binary = rng.random((400, 3)) < np.array([0.5, 0.2, 0.02])
+    X = np.column_stack([100.0 * rng.normal(size=(400, 2)), binary])
+    assert column_scales.first_column_scales(X)[2:].tolist() == [1.0, 1.0, 1.0]
+    assert column_scales.measured_column_scales(X, np.ones(5))[2:].tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(("share", "scaled"), [(0.5, True), (0.02, False)])
+def test_columns_are_scaled_sooner_beside_ones_that_are_often_one(share, scaled):
+    """A column of rare ones, such as a rare word, is no reason to scale the others."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([5.0 * rng.normal(size=(400, 2)), rng.random(400) < share])
+    assert (column_scales.first_column_scales(X)[0] > 1.0) == scaled
+
+
 def test_images_and_counts_of_words_are_not_scaled():
     X, _ = load_digits(return_X_y=True)
     deviations = X.std(axis=0)
@@ -161,9 +178,8 @@ def test_the_margin_expert_is_the_one_that_learns_the_kept_rows_in_one_batch():
     model = learned(SeqGraphMED(random_state=0), X, labels, size=100, stop=400)
     state = model._state
     scale = 4.0 * state.column_scale
-    after, _ = mixture_update.rescaled(
-        state, scale, model._parameters(model.classes_, state.counts.declared)
-    )
+    parameters = model._parameters(model.classes_, state.counts.declared)
+    after, _ = mixture_update.rescaled(state, scale, parameters)
     expected = SeqMED(random_state=model.random_state)
     rows = mixture_update.kept_rows(state, state.column_scale / scale)
     expected.partial_fit(rows.points, rows.codes)
@@ -174,18 +190,29 @@ def test_the_margin_expert_is_the_one_that_learns_the_kept_rows_in_one_batch():
     )
 
 
+def test_the_margin_expert_begins_again_with_the_discounted_weights_of_labels():
+    """Otherwise labels that were forgotten would count in full after a change of scales."""
+    X, _, labels = growing()
+    model = learned(SeqGraphMED(forgetting=0.5, random_state=0), X, labels, size=100, stop=300)
+    rows = mixture_update.kept_rows(model._state, np.ones(4))
+    numbers = np.repeat([0, 1, 2], [np.sum(labels[i : i + 100] >= 0) for i in (0, 100, 200)])
+    np.testing.assert_allclose(np.sort(rows.weights[rows.labeled]), 0.5 ** (2 - numbers))
+
+
 def test_late_labels_and_retractions_find_their_rows_after_a_change_of_scales():
     X, y, labels = growing()
     model = learned(SeqGraphMED(forgetting=1.0, random_state=0), X, labels, size=100)
     assert (model.scale_[2:] > 1.0).all()
     unlabeled = np.flatnonzero(labels < 0)[:5]
     n_labeled = (model._state.graph.codes >= 0).sum()
+    assert model._state.labels.size == n_labeled
     model.partial_fit(X[unlabeled], y[unlabeled], new_points=False)
     assert model.n_kept_ == 800
     assert (model._state.graph.codes >= 0).sum() == n_labeled + 5
     labeled = np.flatnonzero(labels >= 0)
     model.retract(X[labeled[:3]]).retract(X[labeled[-3:]])
     assert (model._state.graph.codes >= 0).sum() == n_labeled - 1
+    assert model._state.labels.size == n_labeled - 1
 
 
 def test_a_saved_model_keeps_its_scales(tmp_path):

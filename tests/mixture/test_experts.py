@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
@@ -102,11 +106,38 @@ def test_a_class_without_a_row_has_the_smallest_probability():
 
 def test_an_expert_is_fitted_again_by_the_schedule():
     fitted = Expert("nb", GaussianNB()).refitted(labeled_rows(100), np.ones(100), 0)
-    cases = ((0.2, 20, 4), (0.2, 100, 15), (0.2, 2000, 600), (0.2, 8000, 4000), (0.01, 20, 100))
+    cases = (
+        (0.2, 20, 4), (0.2, 100, 15), (0.2, 1000, 300), (0.2, 2000, 600), (0.2, 5000, 2500),
+        (0.2, 8000, 4000), (0.01, 20, 100),
+    )  # fmt: skip
     for weight, n_labels, needed in cases:
         expert = Expert("nb", GaussianNB(), fitted.fit, needed - 1)
         assert not expert.is_due(n_labels, 3, weight)
         assert Expert("nb", GaussianNB(), fitted.fit, needed).is_due(n_labels, 3, weight)
+
+
+@pytest.mark.parametrize(("failed", "needed"), [(False, 1), (True, 4)])
+def test_an_expert_without_a_fit_is_fitted_soon_but_not_at_once_after_a_failure(failed, needed):
+    """Otherwise a fit that fails would be tried at every label."""
+    assert not Expert("nb", GaussianNB(), None, needed - 1, failed).is_due(50, 0.2)
+    assert Expert("nb", GaussianNB(), None, needed, failed).is_due(50, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "most"),
+    [
+        (RandomForestClassifier, "n_estimators", 2000),
+        (RandomForestClassifier, "n_jobs", 256),
+        (ExtraTreesClassifier, "max_leaf_nodes", 100_000),
+        (HistGradientBoostingClassifier, "max_iter", 10_000),
+        (KNeighborsClassifier, "n_neighbors", 1000),
+    ],
+)
+def test_parameters_of_an_expert_in_a_file_are_bounded(kind, name, most):
+    """Loading a file fits its experts: it may not take hours, or thousands of threads."""
+    Expert("name", kind(**{name: most})).validate()
+    with pytest.raises(ValueError, match=f"{name} of an expert of at most {most}"):
+        Expert("name", kind(**{name: most + 1})).validate()
 
 
 def test_names_of_experts():
@@ -179,6 +210,15 @@ def test_weights_of_rows_and_classes_reach_the_experts():
     used = np.isin(rows.numbers, expert.fit.numbers)
     factors = np.where(rows.codes == 0, 3.0, 1.0)
     np.testing.assert_allclose(expert.fit.weights, (expected * factors)[used])
+
+
+def test_labels_that_are_all_but_forgotten_are_not_fitted():
+    X, _, labels = stream()
+    model = SeqGraphMED(experts=[GaussianNB()], forgetting=1e-4, random_state=0)
+    for rows in (slice(0, 100), slice(100, 200), slice(200, 400)):
+        model.partial_fit(X[rows], labels[rows])
+    (expert,) = model._state.experts
+    assert expert.fit.numbers[0] == np.count_nonzero(labels[:100] >= 0)
 
 
 def test_equal_classes_have_equal_weights_with_a_uniform_prior():
@@ -257,6 +297,17 @@ def test_other_things_than_classifiers_are_refused(experts):
     assert model._state is state
 
 
+def test_every_fit_of_every_expert_has_a_seed_of_its_own():
+    """With equal seeds two equal forests would be one, and errors of a fit would stay."""
+    X, _, labels = stream()
+    model = SeqGraphMED(experts=[ExtraTreesClassifier(3)] * 2, random_state=0)
+    seeds = []
+    for rows in (slice(0, 200), slice(200, 400)):
+        model.partial_fit(X[rows], labels[rows])
+        seeds += [expert.fit.seed for expert in model._state.experts]
+    assert len(set(seeds)) == 4
+
+
 # -- failures -------------------------------------------------------------------------------------
 
 
@@ -301,6 +352,18 @@ def test_an_expert_that_fails_is_left_out_until_a_fit_succeeds(wrong, monkeypatc
         monkeypatch.setattr(Failing, "wrong", None)
         model.partial_fit(X[300:], labels[300:])
     assert model._state.experts[0].fit is not None
+
+
+def test_a_failure_after_a_success_is_warned_of_again(monkeypatch):
+    rows, expert = labeled_rows(30), Expert("failing", Failing())
+    for _ in range(2):
+        monkeypatch.setattr(Failing, "wrong", "raises")
+        with pytest.warns(RuntimeWarning, match="'failing' is left out"):
+            expert = expert.refitted(rows, rows.weights, 0)
+        assert expert.failed
+        monkeypatch.setattr(Failing, "wrong", None)
+        expert = expert.refitted(rows, rows.weights, 0)
+        assert not expert.failed
 
 
 def test_an_interrupt_during_a_fit_changes_nothing(monkeypatch):

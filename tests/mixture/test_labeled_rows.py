@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 from seqmed.mixture import labeled_rows
 from seqmed.mixture.labeled_rows import most_rows, no_labeled_rows
+from seqmed.numeric.arrays import random_keys
 
 
 @pytest.fixture
@@ -49,6 +50,13 @@ def test_the_sample_does_not_depend_on_the_batches(small):
     numbers = [shown(grown(batches)).numbers.tolist() for batches in ([300], [100] * 3, [1] * 300)]
     assert numbers[0] == numbers[1] == numbers[2]
     assert numbers[0] != shown(grown([300], seed=1)).numbers.tolist()
+
+
+def test_older_rows_of_the_smallest_keys_are_kept(small):
+    """The sample is the documented one, so that every version has the same."""
+    kept = shown(grown([100])).numbers
+    keys = random_keys(np.arange(80), 0)
+    assert sorted(kept[kept < 80]) == sorted(np.argsort(keys)[:30])
 
 
 def test_the_sample_of_older_rows_is_uniform(small):

@@ -30,6 +30,7 @@ CASES = {
     "two classes": ((0.5, 1.0, 0.4), {"n_classes": 2}),
     "few rows": ((0.5, 1.0, 0.4), {"n": 5}),
     "weights": ((0.5, 1.0, 0.4), {"weights": np.random.default_rng(1).choice([0.1, 2.0], 60)}),
+    "small weights": ((0.5, 1.0, 0.4, 0.4), {"weights": np.full(60, 0.05)}),
     "certain": ((0.01, 0.02, 0.05), {}),
 }
 

@@ -148,6 +148,8 @@ RULES = [
     ("SeqGraphMED-experts", "_state.experts.0.fit.numbers", without_last, "weights has the shape"),
     ("SeqGraphMED-experts", "_state.experts.0.fit.numbers", put(10**6, -1), "rows of experts"),
     ("SeqGraphMED-experts", "_state.experts.0.fit.weights", put(-1.0), "weights > 0"),
+    ("SeqGraphMED-experts", "_state.experts.0.fit.present", put(2), "classes in order"),
+    ("SeqGraphMED-experts", "_state.experts.0.fit.present", put(-1), "classes in order"),
     (
         "SeqGraphMED-experts",
         "_state.experts.0.fit.present",

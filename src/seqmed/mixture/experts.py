@@ -55,7 +55,13 @@ TRIED = 8
 LIBRARIES = {"scikit-learn": sklearn, "numpy": np, "scipy": scipy}
 SAME_PROBABILITY = 1e-6
 # Largest values of parameters of an expert in a model file: they bound time and memory of a fit.
-BOUNDS = {"n_estimators": 2000, "max_iter": 10_000, "n_neighbors": 1000, "max_leaf_nodes": 100_000}
+BOUNDS = {
+    "n_estimators": 2000,
+    "max_iter": 10_000,
+    "n_neighbors": 1000,
+    "max_leaf_nodes": 100_000,
+    "n_jobs": 256,  # a forest starts as many threads, even for few trees
+}
 
 
 class StandardisedLogisticRegression(ClassifierMixin, BaseEstimator):
@@ -158,6 +164,7 @@ class Fit(NamedTuple):
         """Raise a ValueError if the arrays do not fit together."""
         expect_shape(self, self.numbers.shape, "weights")
         expect(0 <= self.seed < 2**32 and (self.weights > 0).all(), "a seed and weights > 0")
+        expect((np.diff(self.present, prepend=-1) > 0).all(), "classes in order")
         expect((np.diff(self.numbers, prepend=-1) > 0).all(), "numbers in order")
 
     def for_file(self) -> Fit:
@@ -242,8 +249,6 @@ class Expert:
         """
         if self.fit is None or self.fit.classifier is None:
             return np.tile(known / known.sum(), (points.shape[0], 1))
-        if self.fit.present.max() >= known.size:
-            raise ValueError("expected known classes in the experts")
         found = self.fit.classifier.probabilities(points)
         if found.shape != (points.shape[0], self.fit.present.size):
             raise ValueError(f"its probabilities have the shape {found.shape}")

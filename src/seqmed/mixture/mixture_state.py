@@ -318,6 +318,7 @@ class MixtureState(NamedTuple):
         expect_shape(self.score_scales, PRIOR_EXPONENTS.shape, "margin")
         expect(self.linear.fitted.size in (0, size), "the same classes in the linear expert")
         expect((self.labels.codes < size).all(), "known classes in the kept labels")
+        expect(self.experts_have_known_classes, "known classes in the experts")
         for expert in self.experts:
             if expert.fit is not None:
                 expect(np.isin(expert.fit.numbers, self.labels.numbers).all(), "rows of experts")
@@ -349,6 +350,12 @@ class MixtureState(NamedTuple):
         return self.n_searched < RECORD
 
     @property
+    def experts_have_known_classes(self) -> bool:
+        """Whether all experts were fitted on classes of the state."""
+        fits = [expert.fit for expert in self.experts if expert.fit is not None]
+        return all((fit.present < self.counts.size).all() for fit in fits)
+
+    @property
     def has_pool(self) -> bool:
         """Whether predictions come from the pool."""
         return bool(self.experts) and bool(self.known.sum() > 1)
@@ -363,7 +370,7 @@ class MixtureState(NamedTuple):
 
     def for_file(self) -> MixtureState:
         """Return the state with probabilities that `from_file` compares."""
-        if not self.has_pool:
+        if not self.has_pool or not self.experts_have_known_classes:
             return self
         return self._replace(check=check_of(self.experts, self.labels.points[-TRIED:], self.known))
 
