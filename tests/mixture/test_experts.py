@@ -23,9 +23,11 @@ from sklearn.preprocessing import StandardScaler
 from seqmed import SeqGraphMED, load, save
 from seqmed.mixture import experts as refitted
 from seqmed.mixture.experts import (
+    Check,
     Expert,
     StandardisedLogisticRegression,
     column_standards,
+    compare_checks,
     default_experts,
     forest_probabilities,
     named_experts,
@@ -432,6 +434,13 @@ def test_other_versions_are_named_if_they_differ(tmp_path, monkeypatch):
     )
     with pytest.warns(RuntimeWarning, match=r"fitted again with scikit-learn 9\.9"):
         load(tmp_path / "model")
+
+
+def test_probabilities_of_another_shape_are_other_probabilities():
+    points = np.zeros((2, 4))
+    saved, now = (Check(points, np.full((2, n, 3), 1 / 3), "1.0") for n in (1, 2))
+    with pytest.warns(RuntimeWarning, match="differ by up to 1"):
+        compare_checks(saved, now)
 
 
 @pytest.mark.parametrize(
