@@ -30,8 +30,8 @@ def numbers(text):
 
 
 @pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
-def test_blocks_run_and_print_what_is_shown(page, tmp_path):
-
+def test_blocks_run_and_print_what_is_shown(page, tmp_path, monkeypatch):
+    monkeypatch.setattr("seqmed.mixture.experts.N_TREES", 100)  # what users have
     results = run_page(page, tmp_path)
     for each in results:
         lines = each.shown.splitlines()

@@ -109,6 +109,11 @@ class LabeledRows(NamedTuple):
             return self
         return self._replace(discounts=forgetting * self.discounts)
 
+    def hold(self, points: Points, codes: Indices) -> Mask:
+        """Return a mask (m,) of the points that equal a row of their class."""
+        equal = zip(equal_rows(self.points, points), codes, strict=True)
+        return np.array([(self.codes[rows] == code).any() for rows, code in equal], dtype=bool)
+
     def without_labels(self, points: Points, codes: Indices) -> LabeledRows:
         """Return the rows without the newest row that equals each of ``points`` and its class."""
         removed = np.zeros(self.size, dtype=bool)

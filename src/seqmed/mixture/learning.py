@@ -531,6 +531,8 @@ def retracted_state(
     window of the margin expert.
     """
     codes = retracted.codes
+    points = retracted.points * state.column_scale if state.column_scale.size else retracted.points
+    learned = state.labels.hold(points, codes)  # a new start has no labels before the change
     with one_thread():
         graph, info, slots = propagation.retract_from_graph(
             state.graph, retracted.points, codes, parameters.proportions
@@ -539,10 +541,10 @@ def retracted_state(
     means = state.counts.discounted[codes] / state.counts.weights[codes]
     kept_weights = state.graph.label_weights[slots]
     discounted = np.where(slots >= 0, kept_weights, means * retracted.weights)
+    discounted = np.where(learned, discounted, 0.0)
     counts = state.counts.remove(codes, retracted.weights, discounted)
     kept = counts.kept
     margin, margin_info, _ = margin_state.retract(state.margin, found, parameters.margin, kept)
-    points = retracted.points * state.column_scale if state.column_scale.size else retracted.points
     state = state._replace(
         graph=graph,
         counts=counts,
