@@ -121,8 +121,8 @@ def test_an_expert_is_fitted_again_by_the_schedule():
 @pytest.mark.parametrize(("failed", "needed"), [(False, 1), (True, 4)])
 def test_an_expert_without_a_fit_is_fitted_soon_but_not_at_once_after_a_failure(failed, needed):
     """Otherwise a fit that fails would be tried at every label."""
-    assert not Expert("nb", GaussianNB(), None, needed - 1, failed).is_due(50, 0.2)
-    assert Expert("nb", GaussianNB(), None, needed, failed).is_due(50, 0.2)
+    assert not Expert("nb", GaussianNB(), None, needed - 1, failed).is_due(50, 3, 0.2)
+    assert Expert("nb", GaussianNB(), None, needed, failed).is_due(50, 3, 0.2)
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_an_empty_record_favours_the_graph_and_a_long_one_the_better_member():
     empty = recorded((1.0, 1.0, 1.0), n=0)
     every = np.ones(3, dtype=bool)
     first = choose_pool(empty, 3, np.zeros(3), every)
-    np.testing.assert_allclose(first.weights, [0.5 / 3.5, 2.5 / 3.5, 0.5 / 3.5])
+    np.testing.assert_allclose(first.weights, [0.5 / 5.5, 4.5 / 5.5, 0.5 / 5.5])
     assert first.temperature == 1.0
     graphs = [
         choose_pool(recorded((0.3, 1.5, 1.5), n=n), 3, np.zeros(3), every).weights[GRAPH]

@@ -6,7 +6,7 @@ from math import exp, log, log2
 
 import numpy as np
 
-COUNT, GRAPH_COUNT, SMALLEST = 0.5, 2.0, 0.02
+COUNT, GRAPH_COUNT, SMALLEST = 0.5, 4.0, 0.02
 LATER = {"random_forest": 2.5, "logistic": 1.0}
 
 

@@ -30,7 +30,7 @@ MEMBERS = ("core", "graph")
 # Pseudo-count of a member, and how much more the graph has with an empty record. The latter fades
 # with ``exp(-n / (LABELS_PER_CLASS K))`` for n recorded labels of K classes. As it fades, other
 # members get more: those of `LATE_COUNTS` on dense rows, and the core on sparse ones.
-PSEUDO_COUNT, GRAPH_COUNT, LABELS_PER_CLASS = 0.5, 2.0, 2.0
+PSEUDO_COUNT, GRAPH_COUNT, LABELS_PER_CLASS = 0.5, 4.0, 2.0
 LATE_COUNTS = {"logistic": 1.0, "random_forest": 2.5}
 LATE_COUNTS_OF_SPARSE = {"core": 2.5}
 # A member with a smaller weight is not evaluated in predictions.
