@@ -111,6 +111,7 @@ def column_standards(points: Points) -> tuple[Indices, Array, Array]:
     """
     if sp.issparse(points):
         columns = np.unique(points.indices).astype(np.intp)
+        columns = columns if columns.size else np.arange(1)  # of rows of zeros
         points = points[:, columns]
         root = float(np.sqrt(points.power(2).mean())) if points.nnz else 0.0
         deviations = np.full(columns.size, root)

@@ -186,9 +186,10 @@ class Delimited(TextTable):
 
 
 def first_records(text: Text, grammar: Grammar) -> Records:
-    """Return the fields of the first line, and of the rows after it."""
+    """Return the fields of the first line, and of the rows after it; not more than are allowed."""
+    most = inputs.COLUMNS + 1
     records = [
-        [field.decode("utf-8", "replace") for field in grammar.fields(record) or []]
+        [field.decode("utf-8", "replace") for field in (grammar.fields(record) or [])[:most]]
         for record in text.first(grammar.split, SAMPLE + 1).records()
     ]
     return (records[0], records[1:]) if records else ([], [])

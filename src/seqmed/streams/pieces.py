@@ -222,14 +222,19 @@ class Text:
     def first(self, split: Split, count: int) -> Piece:
         """Return the first records after the head, at most ``count``, and leave them in the buffer.
 
-        Reads on until there is one.
+        Reads on until there is one. If there are two in the first `LITTLE` bytes, no others are
+        returned.
         """
         while True:
-            raw = self.buffer[self.head : self.head + inputs.ROW_BYTES]
-            last = self._is_whole or len(raw) == inputs.ROW_BYTES
-            ends = split(raw, last)[:count]
-            if ends.size or last or self.at_end:
-                return Piece(ends, raw[: ends[-1] if ends.size else 0], 1)
+            for size in (LITTLE, inputs.ROW_BYTES):
+                raw = self.buffer[self.head : self.head + size]
+                last = self._is_whole and self.head + size >= len(self.buffer)
+                full = len(raw) == inputs.ROW_BYTES
+                ends = split(raw, last or full)[:count]
+                if ends.size > (size == LITTLE):
+                    return Piece(ends, raw[: ends[-1]], 1)
+            if full or self.at_end:
+                return Piece(ends, b"", 1)
             self.fill()
 
     def skip(self, cursor: Cursor) -> int | None:
