@@ -17,7 +17,7 @@ from seqmed import SeqLapMED, SeqMED
 from seqmed.margin.covariance import RECURSIONS
 from seqmed.margin.covariance.exact import ExactRecursion
 from seqmed.model_file import FORMAT, ModelFileError
-from seqmed.model_file.annotations import of_type
+from seqmed.numeric.annotations import of_type
 from seqmed.numeric.expectations import expect
 from tests.data.make_golden import FOLDER
 from tests.support.records import put, without_last

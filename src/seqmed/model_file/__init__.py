@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 from seqmed.estimators.base import snapshot
 from seqmed.estimators.validation import refuse_plain_pipeline
-from seqmed.model_file.annotations import check_fields
 from seqmed.model_file.container import Tensors, pack, unpack
 from seqmed.model_file.files import read_file, remove_leftovers, replace_file
 from seqmed.model_file.models import MODELS, ModelDecoder, ModelEncoder, Outline, estimator_class
 from seqmed.model_file.values import Decoder, Encoder, checked, tagged
+from seqmed.numeric.annotations import check_fields
 
 __all__ = [
     "Contents",

@@ -39,14 +39,14 @@ from seqmed.margin.covariance.exact import Recursion
 from seqmed.margin.covariance.landmarks import LandmarkRecursion
 from seqmed.margin.covariance.nystroem import NystroemRecursion
 from seqmed.mixture.experts import StandardisedLogisticRegression
-from seqmed.model_file.annotations import (
+from seqmed.model_file.values import Decoder, Encoder, checked, in_range
+from seqmed.numeric.annotations import (
     INTERFACES,
     check_fields,
     field_types,
     reachable,
     type_hints,
 )
-from seqmed.model_file.values import Decoder, Encoder, checked, in_range
 from seqmed.selection.search import PrequentialSearch
 from seqmed.tables.encoder import TableEncoder
 from seqmed.tables.stream_pipeline import StreamPipeline

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import ipc, parquet, types
+from pyarrow import compute, ipc, parquet, types
 
 from seqmed.streams import inputs
-from seqmed.streams.faults import Fault, refusing
+from seqmed.streams.faults import LONG_CELL, Fault, refusing
 from seqmed.streams.inputs import START, Bytes, check_limit
 from seqmed.streams.pieces import Cells, Piece, Table, Wanted, check_column_names, decoded_texts
 from seqmed.streams.positions import Cursor
@@ -70,6 +70,8 @@ class Columnar(Table):
             if name not in chosen:
                 continue
             with refusing(self._name, self._kind):
+                column, bad = without_long_values(column, name)
+                faults += bad
                 column = plain_values(column)
             if types.is_binary(column.type):
                 column, bad = decoded_texts(column, name)
@@ -92,6 +94,29 @@ def is_single(kind: Any) -> bool:
         return is_single(kind.value_type) and not types.is_dictionary(kind.value_type)
     tests = (types.is_primitive, types.is_decimal, types.is_fixed_size_binary, types.is_null)
     return kind in BYTES or (any(test(kind) for test in tests) and not types.is_interval(kind))
+
+
+def without_long_values(column: Any, name: str) -> tuple[Any, list[tuple[int, Fault]]]:
+    """Return a column of codes with null for distinct texts that are too long, and the faults.
+
+    Decoded, one long text could take a thousand times its memory.
+    """
+    values = column.dictionary if types.is_dictionary(column.type) else None
+    if values is None or values.type not in BYTES:
+        return column, []
+    column.indices.validate(full=True)
+    values.validate(full=True)
+    lengths = compute.binary_length(values).fill_null(0).to_numpy(zero_copy_only=False)
+    long = lengths > inputs.CELL_BYTES
+    if not long.any():
+        return column, []
+    codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero((codes >= 0) & long[codes])
+    kept = compute.if_else(
+        pa.array(long), None, values.cast(AS_BYTES.get(values.type, values.type))
+    )
+    faults = [(int(row), Fault(LONG_CELL, name, f"{lengths[codes[row]]} bytes")) for row in rows]
+    return pa.DictionaryArray.from_arrays(column.indices, kept), faults
 
 
 def plain_values(column: Any) -> Any:

@@ -30,7 +30,7 @@ from seqmed.streams.dialects import (
     usual_numbers,
 )
 from seqmed.streams.faults import FIELDS, QUOTES, Fault, StreamError
-from seqmed.streams.inputs import UTF8
+from seqmed.streams.inputs import UTF8, check_limit
 from seqmed.streams.pieces import (
     LITTLE,
     MARK,
@@ -91,6 +91,9 @@ class Delimited(TextTable):
         first = text.first(self._grammar.split, 1)
         record = first.record(0) if first.ends.size else text.buffer[text.head :]
         text.head += len(first.raw)
+        check_limit(
+            "{} columns", self._grammar.separators(record).size + 1, inputs.COLUMNS, text.name
+        )
         fields, where = self._grammar.fields(record), f"{text.name}: the first line"
         if fields is None and b"\r" in record.strip(b"\r\n"):
             raise StreamError(f"{where} contains a carriage return: convert the line ends to \\n.")
@@ -187,11 +190,13 @@ class Delimited(TextTable):
 
 def first_records(text: Text, grammar: Grammar) -> Records:
     """Return the fields of the first line, and of the rows after it; not more than are allowed."""
-    most = inputs.COLUMNS + 1
-    records = [
-        [field.decode("utf-8", "replace") for field in (grammar.fields(record) or [])[:most]]
-        for record in text.first(grammar.split, SAMPLE + 1).records()
-    ]
+    records = []
+    for record in text.first(grammar.split, SAMPLE + 1).records():
+        ends = grammar.separators(record)
+        if ends.size > inputs.COLUMNS:
+            record = record[: ends[inputs.COLUMNS]]
+        fields = grammar.fields(record) or []
+        records.append([field.decode("utf-8", "replace") for field in fields])
     return (records[0], records[1:]) if records else ([], [])
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Self, TypeVar, get_args, get_origin
 
-from seqmed.model_file.annotations import field_types, is_record, of_type
+from seqmed.numeric.annotations import field_types, is_record, of_type
 from seqmed.streams.faults import StreamError
 from seqmed.streams.inputs import ARROW, PARQUET, Input, accessing
 from seqmed.tables.messages import shown
