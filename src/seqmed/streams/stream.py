@@ -247,9 +247,9 @@ class Stream:
         if wanted is None:
             label = None if self.label is None else self.label.name
             return table.select([name for name in table.column_names if name != label])
-        for name in sorted(set(wanted).difference(table.column_names)):
-            table = table.append_column(name, pa.nulls(piece.ends.size))
-        return table.select(list(wanted))
+        columns = dict(zip(table.column_names, table.columns, strict=True))
+        absent = pa.nulls(piece.ends.size)
+        return pa.table({name: columns.get(name, absent) for name in wanted})
 
     def _faults(self, piece: Piece, cells: Cells, used: Sequence[str] | None) -> dict[int, Fault]:
         """Return the first fault of each row, by its index.
