@@ -105,6 +105,7 @@ def without_long_values(column: Any, name: str) -> tuple[Any, list[tuple[int, Fa
     if values is None or values.type not in BYTES:
         return column, []
     column.indices.validate(full=True)
+    values = values.cast(AS_BYTES.get(values.type, values.type))  # which may not be UTF-8
     values.validate(full=True)
     lengths = compute.binary_length(values).fill_null(0).to_numpy(zero_copy_only=False)
     long = lengths > inputs.CELL_BYTES
@@ -112,9 +113,7 @@ def without_long_values(column: Any, name: str) -> tuple[Any, list[tuple[int, Fa
         return column, []
     codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero((codes >= 0) & long[codes])
-    kept = compute.if_else(
-        pa.array(long), None, values.cast(AS_BYTES.get(values.type, values.type))
-    )
+    kept = compute.if_else(pa.array(long), None, values)
     faults = [(int(row), Fault(LONG_CELL, name, f"{lengths[codes[row]]} bytes")) for row in rows]
     return pa.DictionaryArray.from_arrays(column.indices, kept), faults
 
