@@ -26,12 +26,6 @@ def pytest_collection_modifyitems(items):
             item.add_marker(skip)
 
 
-@pytest.fixture(autouse=True)
-def default_forests(monkeypatch):
-    """Default experts as in the command that the tests start."""
-    monkeypatch.setattr("seqmed.mixture.experts.N_TREES", 100)
-
-
 @pytest.fixture
 def new_browser(tmp_path_factory):
     """A function that starts a browser with an empty profile; all are ended after the test."""

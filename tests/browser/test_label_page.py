@@ -89,7 +89,7 @@ def test_sixty_rows_by_keyboard_with_three_kills(tmp_path, browser):
     folder.mkdir()
     for name in ("rows.csv", "model.labels.csv"):
         shutil.copy(tmp_path / name, folder)
-    assert seqmed(folder, "label", *LABEL, "--replay").code == 0
+    assert seqmed(folder, "label", *LABEL, "--replay", quick=False).code == 0
     (one, kept), (other, also_kept) = (load_with_extra(f / "model") for f in (tmp_path, folder))
     assert state_bits(one) == state_bits(other)
     assert kept["labels"] == also_kept["labels"]
