@@ -10,9 +10,6 @@ from seqmed.cli.terminal import CommandError
 from seqmed.streams import LabelColumn
 from tests.support.command import seqmed
 
-# The classifiers that take known proportions.
-KNOWN = dict in library.SeqGraphMED._parameter_constraints["class_prior"]
-
 
 def test_proportions_are_named_by_classes():
     """The number follows the last equal sign, and whole numbers have one notation."""
@@ -100,7 +97,6 @@ def test_wrong_proportions_make_no_model(tmp_path):
     assert not (tmp_path / "model").exists()
 
 
-@pytest.mark.skipif(not KNOWN, reason="SeqGraphMED takes no known proportions")
 @pytest.mark.parametrize(
     ("names", "labels"),
     [(("0", "1"), (0, 1)), (("false", "true"), (False, True)), (("no", "yes"), ("no", "yes"))],
@@ -126,7 +122,6 @@ def test_known_proportions_reach_the_model(tmp_path, names, labels):
     assert wrong.code == 2
 
 
-@pytest.mark.skipif(not KNOWN, reason="SeqGraphMED takes no known proportions")
 def test_a_class_of_another_type_is_refused_by_name(tmp_path):
     write_rows(tmp_path / "rows.csv")
     learn = ("learn", "model", "rows.csv", "--label", "y")

@@ -32,6 +32,7 @@ AS_BYTES = {
     pa.string_view(): pa.binary_view(),
 }
 BYTES = (*AS_BYTES, *AS_BYTES.values())
+VIEWS = (pa.string_view(), pa.binary_view())
 
 
 class Columnar(Table):
@@ -83,7 +84,15 @@ class Columnar(Table):
 def cell_bytes(column: Any) -> float:
     """Return the mean size of the values in a column, or of the distinct values if it has codes."""
     values = column.dictionary if types.is_dictionary(column.type) else column
+    if values.type in VIEWS:
+        return float(view_lengths(values).mean()) if len(values) else 0.0
     return float(values.get_total_buffer_size()) / max(len(values), 1)
+
+
+def view_lengths(column: Any) -> Any:
+    """Return the lengths (n,) of texts that are views; many views may share one long text."""
+    sizes = np.frombuffer(column.buffers()[1], np.int32)[::4]
+    return sizes[column.offset : column.offset + len(column)]
 
 
 def is_single(kind: Any) -> bool:
@@ -107,15 +116,19 @@ def without_long_values(column: Any, name: str) -> tuple[Any, list[tuple[int, Fa
     column.indices.validate(full=True)
     values = values.cast(AS_BYTES.get(values.type, values.type))  # which may not be UTF-8
     values.validate(full=True)
-    lengths = compute.binary_length(values).fill_null(0).to_numpy(zero_copy_only=False)
+    if values.type in VIEWS:
+        lengths = np.where(values.is_null(), 0, view_lengths(values))
+    else:
+        lengths = compute.binary_length(values).fill_null(0).to_numpy(zero_copy_only=False)
     long = lengths > inputs.CELL_BYTES
     if not long.any():
         return column, []
     codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    rows = np.flatnonzero((codes >= 0) & long[codes])
-    kept = compute.if_else(pa.array(long), None, values)
-    faults = [(int(row), Fault(LONG_CELL, name, f"{lengths[codes[row]]} bytes")) for row in rows]
-    return pa.DictionaryArray.from_arrays(column.indices, kept), faults
+    bad = (codes >= 0) & long[codes]
+    rows = np.flatnonzero(bad).tolist()
+    faults = [(row, Fault(LONG_CELL, name, f"{lengths[codes[row]]} bytes")) for row in rows]
+    indices = compute.if_else(pa.array(bad), None, column.indices)
+    return pa.DictionaryArray.from_arrays(indices, column.dictionary), faults
 
 
 def plain_values(column: Any) -> Any:
