@@ -90,8 +90,7 @@ def test_one_of_each_kind(tmp_path):
 
 @pytest.mark.exhaustive
 @pytest.mark.xfail(
-    reason="known defects: long cells, nested JSON and files without line ends take up to 1.1 GB, "
-    "and a forged Arrow file ends the process in two of the parts",
+    reason="a known defect: long cells, lines without an end and shared texts take up to 1.7 GB",
     run=False,
 )
 @pytest.mark.parametrize("part", range(FILES // len(MAKERS)))
