@@ -439,6 +439,15 @@ def variant(text: str) -> tuple[str, dict[str, Any]]:
     return name, found
 
 
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """Add --variant and --jobs."""
+    parser.add_argument(
+        "--variant", type=variant, action="append", default=[], metavar="NAME=JSON",
+        help="SeqGraphMED with other parameters",
+    )  # fmt: skip
+    parser.add_argument("--jobs", type=int, default=1, help="processes, of one thread each")
+
+
 def known_results(path: str | None, variants: dict[str, Any], study: str) -> dict[str, Any]:
     """Return the results of a file, or none; end if the file has other parameters by a name."""
     if path is None or not Path(path).exists():
@@ -460,11 +469,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=3, help="number of draws")
     parser.add_argument("--sets", nargs="+", metavar="NAME", help="some sets of the half")
     parser.add_argument("--methods", nargs="+", choices=[OURS, *PEERS], metavar="NAME")
-    parser.add_argument(
-        "--variant", type=variant, action="append", default=[], metavar="NAME=JSON",
-        help="SeqGraphMED with other parameters",
-    )  # fmt: skip
-    parser.add_argument("--jobs", type=int, default=1, help="processes, of one thread each")
+    add_run_options(parser)
     parser.add_argument("--out", help="write the results there as JSON, and go on from there")
     parser.add_argument("--show", action="store_true", help="print the tables of --out only")
     options = parser.parse_args()

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import mixed_tables
 import numpy as np
 import pandas as pd
-from broad_evidence import OURS, UNLABELED, Fit, measured, prepare, variant
+from broad_evidence import OURS, UNLABELED, Fit, add_run_options, measured, prepare
 from common import MissingDataError, make_encoder, mean_and_error, print_table, write_json
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
@@ -192,11 +192,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one draw")
     parser.add_argument("--tables", nargs="+", choices=TABLES, metavar="NAME", default=TABLES)
-    parser.add_argument(
-        "--variant", type=variant, action="append", default=[], metavar="NAME=JSON",
-        help="SeqGraphMED with other parameters",
-    )  # fmt: skip
-    parser.add_argument("--jobs", type=int, default=1, help="processes, of one thread each")
+    add_run_options(parser)
     parser.add_argument("--out", help="write the results there as JSON")
     options = parser.parse_args()
     variants = {OURS: {}} | dict(options.variant)

@@ -94,10 +94,11 @@ def of_posterior(
 def of_graph(
     graph: GraphState, counts: ClassCounts, points: Points, probabilities: Array
 ) -> Uncertainty:
-    """Return the uncertainty of a graph at the given rows, from their distance to labeled rows.
+    """Return the uncertainty of a graph at the given rows.
 
-    The covariance is ``exp(-d^2 / (2 h^2))`` with the distance d of the graph. h^2 is the mean
-    squared distance of a kept row to its farthest neighbour. The margin is the difference between
+    The prior covariance of two rows is ``exp(-d^2 / (2 h^2))`` with the distance d of the graph,
+    and labeled rows reduce it. h^2 is the mean squared distance of a kept row to its farthest
+    neighbour. The margin is the difference between
     the two largest probabilities.
     """
     rows = graph.rows

@@ -48,8 +48,8 @@ FEWEST_UNLABELED = 50
 # Largest factor of a class, and the inverse of the smallest. Larger factors would amplify the
 # errors of small influences.
 LARGEST_FACTOR = 50.0
-# Largest number of Sinkhorn steps, and the relative change of the factors at which they end. If
-# proportions cannot be reached, some factors grow without end.
+# Largest number of Sinkhorn steps, and the relative change of the factors at which they end. The
+# number is reached only if no factors give the proportions.
 SINKHORN_STEPS, SINKHORN_TOLERANCE = 100, 1e-6
 # If the label weight of a class at the last solve was larger than this multiple of its current
 # weight, the next solve starts from zero.

@@ -244,7 +244,7 @@ class Polynomial(Kernel):
 
 
 class PreparedRows(NamedTuple):
-    """Rows (n, p) prepared as the left or right factor of a product."""
+    """The left or the right factor of the products of rows (n, p)."""
 
     rows: Array
     factors: Array  # minus the centre, with two more columns if they are narrow
@@ -267,7 +267,7 @@ class Gaussians:
         self.right = self.side(points, left=False)
 
     def side(self, rows: Array, left: bool) -> PreparedRows:
-        """Return rows prepared as the left or right factor of a product."""
+        """Return the left or the right factor of the products of these rows."""
         factors = rows if self.centre is None else rows - self.centre
         with np.errstate(over="ignore"):
             lengths = self.gamma * row_norms_squared(factors)

@@ -510,9 +510,9 @@ def extend_running_mean(posterior: Posterior, newest: Array) -> Posterior:
 
 
 def add_newest(posterior: Posterior, steps: Array, newest: Array) -> Posterior:
-    """Return the posterior with averages moved towards the newest mean, by ``steps`` (machines,).
+    """Return the posterior after its averages took a step towards the newest mean.
 
-    The intercepts are those of the averages.
+    ``steps`` (machines,) are fractions of the difference. The intercepts are averaged as well.
     """
 
     def averaged(averages: Array, newest: Array) -> Array:

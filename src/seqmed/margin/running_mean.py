@@ -57,7 +57,7 @@ class RunningMean:
         return self._leads_by(LEAD_TO_PREDICT)
 
     def restarted(self) -> Self:
-        """Return a record with which the next update starts the running mean again."""
+        """Return the record before a new running mean, which the next update begins."""
         return replace(self, n_means=0, lead=0, n_compared=0)
 
     def compared(self, newest: Mask, averaged: Mask) -> Self:

@@ -94,7 +94,7 @@ def component_weights(
 ) -> Array:
     """Return the weights (M,) of fixed components, by expectation maximisation.
 
-    It begins at the pseudo-counts, so that the result does not depend on earlier ones.
+    The first weights are the pseudo-counts, divided by their sum.
 
     Parameters
     ----------

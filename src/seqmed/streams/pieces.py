@@ -296,7 +296,7 @@ class Text:
 
 
 class TextTable(Table):
-    """Base class of tables in a text, which ``split`` cuts into records."""
+    """Base class of tables in a text; ``split`` finds the ends of its records."""
 
     def __init__(self, text: Text, split: Split):
         self._text, self._split = text, split

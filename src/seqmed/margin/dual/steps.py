@@ -5,7 +5,7 @@ Both passes are written so that the compiler vectorises them: no branches, and m
 The bits of a nonnegative double, as an integer, increase with it; `order` is for all doubles.
 
 Signatures have arrays, numbers and plain tuples only, because numba's cache names their classes.
-All loops are in one file, the one whose time stamp numba compares.
+They are all in this file, because numba compiles again only when the file of a function changes.
 """
 
 from __future__ import annotations
