@@ -252,7 +252,7 @@ def compressed_arrow(chance):
 
 def uneven_dictionary(chance):
     """One long text among many short ones, which every row has."""
-    texts = pa.array(["x" * 2**20, *map(str, range(10_000))])
+    texts = pa.array(["x" * 2**17, *map(str, range(10_000))])
     codes = pa.array(np.zeros(chance.choice((100, 5000)), dtype=np.int32))
     return arrow_file(pa.table({"a": pa.DictionaryArray.from_arrays(codes, texts)}), chance)
 
@@ -282,7 +282,8 @@ def plain_rows(chance):
 
 MAKERS = (
     unclosed_quote, many_quotes, many_columns, many_separators, no_line_end, blank_lines, many_rows,
-    long_cells, long_rows, broken_rows, wide_rows, noise, other_encodings, deep_json, nested_json, many_keys, other_keys, strange_json,
-    expanding_parquet, zeros_parquet, wide_parquet, expanding_arrow, zeros_arrow, compressed_arrow,
-    uneven_dictionary, shared_views, lying_lengths, plain_rows,
+    long_cells, long_rows, broken_rows, wide_rows, noise, other_encodings, deep_json, nested_json,
+    many_keys, other_keys, strange_json, expanding_parquet, zeros_parquet, wide_parquet,
+    expanding_arrow, zeros_arrow, compressed_arrow, uneven_dictionary, shared_views, lying_lengths,
+    plain_rows,
 )  # fmt: skip
