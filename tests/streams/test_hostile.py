@@ -16,7 +16,7 @@ from seqmed.streams import Stream, StreamError, inputs
 from tests.support.hostile_files import MAKERS, arrow_file, hostile_file
 from tests.support.stream_files import read
 
-PARTS = 4
+PARTS = 2
 # Bytes of memory that a process which reads a file may use, including Python and its libraries.
 LARGEST = 600 * 2**20
 # Seconds after which reading is taken to hang.
