@@ -125,6 +125,7 @@ def test_records_do_not_depend_on_the_blocks_they_come_in(monkeypatch, delimiter
         assert (final == growing) == (content.rstrip(b"\r")[-1:] in (b"\n", b""))
         for block in (1, 2, 3, 7, 20):
             monkeypatch.setattr(inputs, "BLOCK", block)
+            monkeypatch.setattr(inputs, "COLUMN_BYTES", 0)
             assert records(content, grammar, False) == final
             assert records(content, grammar, True) == growing
         monkeypatch.undo()

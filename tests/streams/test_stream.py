@@ -43,6 +43,7 @@ def read_text(tmp_path, content, name="data.csv", **options):
 def set_block(monkeypatch, block):
     """Let files be read in blocks of this many bytes."""
     monkeypatch.setattr(inputs, "BLOCK", block)
+    monkeypatch.setattr(inputs, "COLUMN_BYTES", 0)
 
 
 # -- every format ---------------------------------------------------------------------------------
@@ -285,6 +286,7 @@ def test_rows_come_out_the_same_alone_and_together(tmp_path, monkeypatch, seed):
     (X, *rest), kept, skipped = rows()
     for alone, block in ((True, 2**20), (False, 100), (True, 100)):
         monkeypatch.setattr(inputs, "BLOCK", block)
+        monkeypatch.setattr(inputs, "COLUMN_BYTES", 0)
         if alone:
             monkeypatch.setattr(delimited.Grammar, "are_regular", lambda *_: False)
         (again, *others), kept_again, skipped_again = rows()
@@ -472,6 +474,7 @@ def test_a_stream_is_read_once(tmp_path):
 def test_rows_without_end_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(inputs, "ROW_BYTES", 1000)
     monkeypatch.setattr(inputs, "BLOCK", 64)
+    monkeypatch.setattr(inputs, "COLUMN_BYTES", 0)
     with pytest.raises(StreamError, match="line 3: no line end in 1000 bytes"):
         read_text(tmp_path, "a,y\n1,p\n" + "1" * 5000)
     batches, _ = read_text(tmp_path, "a,y\n1,p\n" + "\n" * 5000 + "2,q\n")
@@ -484,6 +487,7 @@ def test_rows_without_end_are_refused(tmp_path, monkeypatch):
 def test_a_quote_that_is_never_closed_costs_its_own_line(tmp_path, monkeypatch, block):
     monkeypatch.setattr(inputs, "ROW_BYTES", 1000)
     monkeypatch.setattr(inputs, "BLOCK", block)
+    monkeypatch.setattr(inputs, "COLUMN_BYTES", 0)
     lines = [
         "a,y",
         *(f"{row},p" for row in range(50)),

@@ -97,6 +97,36 @@ def long_cells(chance):
     return "csv.gz", gzip.compress(b"a,y\n" + cell * chance.choice((3, 200)))
 
 
+def long_rows(chance):
+    """Nearly as long as a row may be, and made of as many parts as possible."""
+    kind, head, part = chance.choice(
+        (
+            ("csv.gz", b'a,y\n1,p\n2,"', b'""'),
+            ("csv.gz", b"a,y\n1,p\n2", b',"aa"'),
+            ("csv.gz", b'a,y\n1,p\n2,"x"y', b",34"),
+            ("csv.gz", b"a,y\n1,p\n2", b",34"),
+            ("jsonl.gz", b'{"a": 1, "y": 1}\n{"a": [', b'{"":1},'),
+            ("jsonl.gz", b'{"a": 1, "y": 1}\n{"a": "', b"[{"),
+        )
+    )
+    data = head + part * ((2**24 - 100) // len(part)) + b'"\n' + b"1,p\n" * 10
+    return kind, gzip.compress(data, 1)
+
+
+def broken_rows(chance):
+    """No row can be used, until there is one."""
+    part = chance.choice((b"1,2,3,4\n", b"x" * 2**20 + b',"p"q\n'))
+    return "csv.gz", gzip.compress(b"a,y\n") + repeated_gzip(part, 2**28) + gzip.compress(b"1,p\n")
+
+
+def wide_rows(chance):
+    count = chance.choice((20_000, 90_000))
+    names = ",".join(f"c{place}" for place in range(count)).encode()
+    row = b",".join([chance.choice((b"1", b'"2"', b""))] * count)
+    rows = 10_000_000 // len(row)
+    return "csv.gz", gzip.compress(names + b"\n" + (row + b"\n") * rows, 1)
+
+
 def noise(chance):
     kind = chance.choice(("csv", "tsv", "jsonl", "parquet", "arrow", "csv.gz"))
     return kind, bytes(chance.randrange(256) for _ in range(chance.choice((1, 100, 5000))))
@@ -204,6 +234,29 @@ def zeros_arrow(chance):
     return arrow_file(zeros, chance, chance.choice(("zstd", "lz4")))
 
 
+def compressed_arrow(chance):
+    """Record batches, or dictionaries that are kept, of 300 MB in 30 kB."""
+    texts = pa.array(["x" * 2**20] * 100)
+    tables = [pa.table({"a": np.zeros(5 * LARGE // 16)})]
+    if chance.random() < 0.5:
+        tables = [
+            pa.table({"a": pa.DictionaryArray.from_arrays(pa.array([0]), texts[: 100 * count])})
+            for count in (1, 1, 1)
+        ]
+    file, options = io.BytesIO(), ipc.IpcWriteOptions(compression="zstd")
+    with ipc.new_stream(file, tables[0].schema, options=options) as writer:
+        for table in tables:
+            writer.write_table(table)
+    return "arrow", file.getvalue()
+
+
+def uneven_dictionary(chance):
+    """One long text among many short ones, which every row has."""
+    texts = pa.array(["x" * 2**17, *map(str, range(10_000))])
+    codes = pa.array(np.zeros(chance.choice((100, 5000)), dtype=np.int32))
+    return arrow_file(pa.table({"a": pa.DictionaryArray.from_arrays(codes, texts)}), chance)
+
+
 def shared_views(chance):
     """Views of one long text, many times."""
     rows, length = 10_000, chance.choice((1000, 2**19))
@@ -229,7 +282,8 @@ def plain_rows(chance):
 
 MAKERS = (
     unclosed_quote, many_quotes, many_columns, many_separators, no_line_end, blank_lines, many_rows,
-    long_cells, noise, other_encodings, deep_json, nested_json, many_keys, other_keys, strange_json,
-    expanding_parquet, zeros_parquet, wide_parquet, expanding_arrow, zeros_arrow, shared_views,
-    lying_lengths, plain_rows,
+    long_cells, long_rows, broken_rows, wide_rows, noise, other_encodings, deep_json, nested_json,
+    many_keys, other_keys, strange_json, expanding_parquet, zeros_parquet, wide_parquet,
+    expanding_arrow, zeros_arrow, compressed_arrow, uneven_dictionary, shared_views, lying_lengths,
+    plain_rows,
 )  # fmt: skip

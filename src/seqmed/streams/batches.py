@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute
 
+from seqmed.streams import inputs
 from seqmed.streams.label_column import TextLabels
 from seqmed.streams.pieces import coded, column_of
 from seqmed.streams.positions import Position
@@ -108,6 +109,11 @@ class Borders:
 
 
 # -- tables ----------------------------------------------------------------------------------------
+
+
+def table_bytes(table: Any) -> int:
+    """Return the memory that a table takes, in bytes, about."""
+    return int(table.nbytes + inputs.COLUMN_BYTES * table.num_columns)
 
 
 def selected_rows(table: Any, rows: NDArray[np.intp]) -> Any:

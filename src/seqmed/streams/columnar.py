@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ import pyarrow as pa
 from pyarrow import compute, ipc, parquet, types
 
 from seqmed.streams import inputs
-from seqmed.streams.faults import LONG_CELL, Fault, refusing
+from seqmed.streams.faults import LONG_CELL, Fault, StreamError, refusing
 from seqmed.streams.inputs import START, Bytes, check_limit
 from seqmed.streams.pieces import Cells, Piece, Table, Wanted, check_column_names, decoded_texts
 from seqmed.streams.positions import Cursor
@@ -25,6 +26,8 @@ from seqmed.streams.positions import Cursor
 # First bytes of an Arrow file, and of a stream of record batches.
 FILE_MARK, CONTINUES = b"ARROW1\0\0", b"\xff\xff\xff\xff"
 ARROW_STARTS = (FILE_MARK[:START], CONTINUES)
+# Bytes that a compressed record batch may take, or times its size, whichever is larger.
+EXPANDED, EXPANSION = 2**28, 100
 # Strings are read as bytes: in a damaged file they may not be UTF-8.
 AS_BYTES = {
     pa.string(): pa.binary(),
@@ -56,11 +59,16 @@ class Columnar(Table):
                 if batch is None:
                     return
                 batch.validate()
-                size = int(inputs.BLOCK / sum(map(cell_bytes, batch.columns), 1))
-            size, first = min(max(size, 1), inputs.MOST), min(skipped, batch.num_rows)
-            skipped -= first
-            for start in range(first, batch.num_rows, size):
-                part = batch.slice(start, size)
+            start = min(skipped, batch.num_rows)
+            skipped -= start
+            while start < batch.num_rows:
+                part = batch.slice(start, inputs.MOST)
+                with refusing(self._name, self._kind):
+                    columns = [part.column(name) for name in self.names]
+                    sizes = np.ones(part.num_rows) + sum(map(cell_bytes, columns))
+                stop = int(np.searchsorted(np.cumsum(sizes), inputs.BLOCK))
+                part = part.slice(0, max(stop, 1))
+                start += part.num_rows
                 ends = np.zeros(part.num_rows, dtype=np.int64)
                 yield Piece(ends, batch=part, fraction=fraction)
 
@@ -81,18 +89,24 @@ class Columnar(Table):
         return Cells(pa.table(columns), faults)
 
 
-def cell_bytes(column: Any) -> float:
-    """Return the mean size of the values in a column, or of the distinct values if it has codes."""
-    values = column.dictionary if types.is_dictionary(column.type) else column
-    if values.type in VIEWS:
-        return float(view_lengths(values).mean()) if len(values) else 0.0
-    return float(values.get_total_buffer_size()) / max(len(values), 1)
+def cell_bytes(column: Any) -> Any:
+    """Return the sizes (n,) of cells that share texts, else their mean size."""
+    if types.is_dictionary(column.type) and column.type.value_type in BYTES:
+        codes = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        lengths = text_lengths(column.dictionary)
+        return lengths[codes] if lengths.size else 0
+    if column.type in VIEWS:
+        return text_lengths(column)
+    return column.nbytes / len(column)
 
 
-def view_lengths(column: Any) -> Any:
-    """Return the lengths (n,) of texts that are views; many views may share one long text."""
-    sizes = np.frombuffer(column.buffers()[1], np.int32)[::4]
-    return sizes[column.offset : column.offset + len(column)]
+def text_lengths(column: Any) -> Any:
+    """Return the lengths (n,) of texts in bytes, 0 for null; they may not be UTF-8."""
+    column = column.cast(AS_BYTES.get(column.type, column.type))
+    if column.type not in VIEWS:
+        return compute.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+    sizes = np.frombuffer(column.buffers()[1] or b"", np.int32)[::4]
+    return np.where(column.is_null(), 0, sizes[column.offset : column.offset + len(column)])
 
 
 def is_single(kind: Any) -> bool:
@@ -114,12 +128,8 @@ def without_long_values(column: Any, name: str) -> tuple[Any, list[tuple[int, Fa
     if values is None or values.type not in BYTES:
         return column, []
     column.indices.validate(full=True)
-    values = values.cast(AS_BYTES.get(values.type, values.type))  # which may not be UTF-8
-    values.validate(full=True)
-    if values.type in VIEWS:
-        lengths = np.where(values.is_null(), 0, view_lengths(values))
-    else:
-        lengths = compute.binary_length(values).fill_null(0).to_numpy(zero_copy_only=False)
+    values.cast(AS_BYTES.get(values.type, values.type)).validate(full=True)
+    lengths = text_lengths(values)
     long = lengths > inputs.CELL_BYTES
     if not long.any():
         return column, []
@@ -193,13 +203,90 @@ def open_arrow(content: Bytes, name: str) -> Iterator[Columnar]:
     A file is a stream with a mark before it, and is read as one.
     """
     with refusing(name, "Arrow"):
-        file = ExactReads(content.read)
         if content.start.startswith(ARROW_STARTS[0]):
-            file.read(len(FILE_MARK))
+            ExactReads(content.read).read(len(FILE_MARK))
+        file = CheckedMessages(content.read, name)
         options = ipc.IpcReadOptions(use_threads=False)
         reader = ipc.open_stream(pa.PythonFile(file, "r"), options=options)
     batches = ((batch, content.fraction()) for batch in reader)
     yield Columnar(reader.schema, batches, "Arrow", name)
+
+
+class CheckedMessages(io.RawIOBase):
+    """The messages of an Arrow stream; one that is too large when decompressed is refused.
+
+    pyarrow takes the memory that a compressed buffer claims, before it decompresses it.
+    Dictionaries are kept, so their sizes add up.
+    """
+
+    def __init__(self, read: Callable[[int], bytes], name: str):
+        self._name, self._rest = name, pa.py_buffer(b"")
+        self._messages = ipc.MessageReader.open_stream(pa.PythonFile(ExactReads(read), "r"))
+        self._kept = np.zeros(2, dtype=np.int64)
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> Any:
+        """Return the next ``size`` bytes, fewer at the end of a message."""
+        if not self._rest.size:
+            message = next(self._messages, None)
+            if message is None:
+                return b""
+            self._check(message)
+            self._rest = message.serialize()
+        taken, self._rest = self._rest[:size], self._rest[size:]
+        return taken
+
+    def _check(self, message: Any) -> None:
+        body = message.body.size if message.body else 0
+        sizes = self._kept + np.array([expanded_bytes(message), body])
+        if message.type == "dictionary":
+            self._kept = sizes
+        expanded, stored = sizes.tolist()
+        if expanded > max(EXPANDED, EXPANSION * stored):
+            raise StreamError(
+                f"{self._name} has a compressed record batch of {expanded} bytes in {stored}, "
+                f"expected at most {EXPANDED} bytes, or {EXPANSION} times as many: write it with "
+                "smaller record batches, or without compression."
+            )
+
+
+def expanded_bytes(message: Any) -> int:
+    """Return the number of bytes that the buffers of a message take when decompressed.
+
+    Metadata are in the FlatBuffers format, as in Message.fbs of Arrow; pyarrow has verified them.
+    The first 8 bytes of a compressed buffer are its length when decompressed, or -1.
+    """
+    data = message.metadata
+    header = flat_target(data, int.from_bytes(data[:4], "little"), 2)
+    if message.type == "dictionary":
+        header = flat_target(data, header, 1)
+    elif message.type != "record batch":
+        return 0
+    if not flat_field(data, header, 3):  # not compressed
+        return 0
+    buffers = flat_target(data, header, 2)
+    (count,) = struct.unpack_from("<I", data, buffers)
+    places = np.frombuffer(data, "<i8", 2 * count, buffers + 4).reshape(-1, 2)
+    starts = [start for start, length in places.tolist() if length >= 8]
+    return sum(max(*struct.unpack_from("<q", message.body, start), 0) for start in starts)
+
+
+def flat_field(data: Any, table: int, number: int) -> int:
+    """Return where a field of a FlatBuffers table is, 0 if it is missing."""
+    fields = table - struct.unpack_from("<i", data, table)[0]
+    entry = 4 + 2 * number
+    if entry >= struct.unpack_from("<H", data, fields)[0]:
+        return 0
+    (offset,) = struct.unpack_from("<H", data, fields + entry)
+    return table + int(offset) if offset else 0
+
+
+def flat_target(data: Any, table: int, number: int) -> int:
+    """Return where the table or vector of a field begins."""
+    place = flat_field(data, table, number)
+    return place + int(struct.unpack_from("<I", data, place)[0])
 
 
 class ExactReads(io.RawIOBase):

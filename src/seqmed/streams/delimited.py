@@ -76,6 +76,7 @@ class Delimited(TextTable):
         super().__init__(text, self._grammar.split)
         self._style = find_number_style(records[separator], separator, chosen)
         self.names = self._take_header()
+        text.block = max(inputs.BLOCK, inputs.COLUMN_BYTES * len(self.names))
         detected = Dialect(
             None if separator in (default, chosen.sep) else separator,
             None if self._style[0] in (POINT, chosen.decimal) else self._style[0],
@@ -292,19 +293,21 @@ class Grammar:
     def _scan(self, raw: bytes, start: int) -> tuple[list[bytes] | None, int]:
         """Return the fields of the record that begins at ``start``, and its end.
 
+        Fields are left out after the first that no column can have.
         The list of fields is empty if a field has a carriage return, and None if quotes are wrong.
         The end is then the length of ``raw`` if a quote is not closed, and -1 otherwise.
         """
-        found, place, stray = [], start, False
+        found, place, stray = list[bytes](), start, False
         while match := self._field.match(raw, place):
             quoted, after_quote, bare, after_bare = match.groups()
             last = (after_quote or after_bare) != self.delimiter.encode()
             if quoted is not None:
-                found.append(quoted.replace(b'""', b'"'))
+                field = quoted.replace(b'""', b'"')
             else:
-                bare = bare.removesuffix(b"\r") if last else bare
-                stray |= b"\r" in bare
-                found.append(bare)
+                field = bare.removesuffix(b"\r") if last else bare
+                stray |= b"\r" in field
+            if len(found) <= inputs.COLUMNS:
+                found.append(field)
             place = match.end()
             if last:
                 return ([] if stray else found), place

@@ -20,6 +20,10 @@ from seqmed.tables.messages import listed
 BLOCK, MOST = 2**20, 2**13
 # Largest number of columns, and largest size of a row and of a cell in bytes.
 COLUMNS, ROW_BYTES, CELL_BYTES = 100_000, 2**24, 2**20
+# Largest memory of the rows by which columns are chosen, in bytes.
+FIRST_BYTES = 2**27
+# Bytes that a column of a few rows takes besides its cells.
+COLUMN_BYTES = 2**10
 
 PARQUET, ARROW = "parquet", "feather"
 FORMATS = ("csv", "tsv", "jsonl", PARQUET, ARROW)

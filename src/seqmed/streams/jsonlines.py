@@ -36,6 +36,8 @@ from seqmed.tables.messages import shown
 EXACT = 2**53
 # Largest number of cells in a block of rows with different keys.
 CELLS = 2**24
+# Brackets in a row, of which each may begin a list or record; a row with more is not read.
+BRACKETS = 2**19
 
 
 class JsonLines(TextTable):
@@ -45,13 +47,13 @@ class JsonLines(TextTable):
 
     def __init__(self, text: Text):
         super().__init__(text, line_ends)
-        first = text.first(line_ends, SAMPLE)
-        if text.buffer[text.head :].lstrip(b"\r\n").startswith(b"["):
+        if text.buffer[text.head :].startswith(b"["):
             raise StreamError(
                 f"{text.name} begins with '[', expected an object on every line: convert the "
                 "array, for example with jq -c '.[]'."
             )
-        self.names = self._keys([read_object(record)[0] for record in first.records()])
+        first = text.first(line_ends, SAMPLE).records()
+        self.names = self._keys([read_object(record)[0] for record in first])
         self._types: dict[str, Any] = {}
 
     def _keys(self, rows: list[dict[str, Any]]) -> tuple[str, ...]:
@@ -129,6 +131,8 @@ def is_exact(column: Any) -> bool:
 def read_object(record: bytes) -> tuple[dict[str, Any], Fault | None]:
     """Return the object on a line, an empty one and the fault if the line is bad."""
     reason = JSON
+    if len(record) > BRACKETS and record.count(b"[") + record.count(b"{") > BRACKETS:
+        return {}, Fault(NESTED, None, shown(record))
     try:
         found = json.loads(record.decode())
         if isinstance(found, dict):

@@ -24,7 +24,8 @@ from seqmed.tables.messages import shown
 # looked for.
 SAMPLE, LITTLE = 100, 2**16
 MARK = b"\xef\xbb\xbf"  # byte order mark
-BLANK = re.compile(rb"(?:\r?\n)*+")
+BLANK = re.compile(rb"(?:\r?\n)++")
+HEAD = re.compile(rb"(?:\xef\xbb\xbf)?+(?:\r?\n)*+")
 
 Ends = NDArray[np.int64]
 NO_ROWS: Ends = np.zeros(0, dtype=np.int64)
@@ -196,21 +197,24 @@ class Text:
     incomplete. It is left for the next run, and ``deferred`` is set.
 
     ``buffer`` has the bytes that were read and not taken, ``head`` of which are before the first
-    row: a byte order mark and a header.
+    row: a byte order mark, blank lines and a header. ``block`` is the number of bytes read at once.
     """
 
     def __init__(self, content: Bytes, name: str, grows: bool):
         self.name, self._grows = name, grows
         self._read, self._fraction = content.read, content.fraction
         self.buffer, self.at_end, self.deferred = b"", False, False
-        while len(self.buffer) < len(MARK) and not self.at_end:
+        self.head, self.block = 0, inputs.BLOCK
+        while len(self.buffer) - self.head < len(MARK) and not self.at_end:
+            check_limit("blank lines of {} bytes", self.head, inputs.ROW_BYTES, name)
             self.fill()
-        self.head = len(MARK) if self.buffer.startswith(MARK) else 0
+            head = HEAD.match(self.buffer)
+            self.head = head.end() if head else 0
 
     def fill(self) -> None:
         """Read another block; as much as is buffered, so that long rows are read in linear time."""
         with refusing(self.name, "text"):
-            block = self._read(min(max(inputs.BLOCK, len(self.buffer)), inputs.ROW_BYTES))
+            block = self._read(min(max(self.block, len(self.buffer)), inputs.ROW_BYTES))
         self.at_end = not block
         self.buffer += block
 
@@ -225,17 +229,40 @@ class Text:
         Reads on until there is one. If there are two in the first `LITTLE` bytes, no others are
         returned.
         """
+        raw, ends = self._records(split, self.head, LITTLE, 1, least=2)
+        ends = ends[:count]
+        return Piece(ends, raw[: ends[-1]] if ends.size else b"", 1)
+
+    def _records(
+        self, split: Split, start: int, size: int, line: int, least: int = 1
+    ) -> tuple[bytes, Ends]:
+        """Return bytes of the buffer from ``start``, and the ends of the records in them.
+
+        There are ``size`` bytes, or more if they hold fewer than ``least`` records, but not more
+        than a row may have. A record that is longer ends with its first line, and a longer line is
+        refused. Reads on until there is a record; there is none at the end of the text.
+        """
         while True:
-            for size in (LITTLE, inputs.ROW_BYTES):
-                raw = self.buffer[self.head : self.head + size]
-                last = self._is_whole and self.head + size >= len(self.buffer)
-                full = len(raw) == inputs.ROW_BYTES
-                ends = split(raw, last or full)[:count]
-                if ends.size > (size == LITTLE):
-                    return Piece(ends, raw[: ends[-1]], 1)
-            if full or self.at_end:
-                return Piece(ends, b"", 1)
-            self.fill()
+            raw = self.buffer[start : start + size]
+            final = self._is_whole and start + size >= len(self.buffer)
+            ends = split(raw, final) if final or b"\n" in raw else NO_ROWS
+            more = len(raw) == size < inputs.ROW_BYTES
+            if ends.size >= (least if more else 1):
+                return raw, ends
+            if more:
+                size = min(4 * size, inputs.ROW_BYTES)
+            elif len(raw) == inputs.ROW_BYTES:
+                end = raw.find(b"\n") + 1
+                if end:
+                    return raw, np.array([end])
+                raise StreamError(
+                    f"{self.name}, line {line}: no line end in {inputs.ROW_BYTES} bytes, expected "
+                    "rows: check the format, or convert the line ends."
+                )
+            elif self.at_end:
+                return raw, NO_ROWS
+            else:
+                self.fill()
 
     def skip(self, cursor: Cursor) -> int | None:
         """Read past the rows before a cursor, and return the number of lines.
@@ -263,36 +290,28 @@ class Text:
     def pieces(self, split: Split, line: int) -> Iterator[Piece]:
         """Yield the remaining records, from line number ``line`` on."""
         while self.buffer or not self.at_end:
-            ends, blank = NO_ROWS, BLANK.match(self.buffer)
-            size = blank.end() if blank else 0
-            if not size:
-                whole = self._is_whole
-                ends = split(self.buffer, whole)
-                if (ends[0] if ends.size else len(self.buffer)) > inputs.ROW_BYTES:
-                    ends = self._first_line(split, line)
-                size = int(ends[-1]) if ends.size else len(self.buffer) * whole
-            if size:
-                raw = self.take(size)
-                yield Piece(ends, raw, line, fraction=self._fraction())
-                line += raw.count(b"\n")
-            elif self.at_end:
-                self.deferred, self.buffer = True, b""
-                notice(
-                    f"{self.name}, line {line}: the last line has no line end and may be "
-                    "incomplete: it was left for the next run. Read it with --final."
-                )
-            else:
+            if len(self.buffer) < 2 and not self.at_end:  # "\r" may begin a blank line
                 self.fill()
-
-    def _first_line(self, split: Split, line: int) -> Ends:
-        """Return the end of the first line of a record that is too long; refuse a longer line."""
-        longest = inputs.ROW_BYTES
-        if self.buffer.find(b"\n", 0, longest) < 0:
-            raise StreamError(
-                f"{self.name}, line {line}: no line end in {longest} bytes, expected rows: check "
-                "the format, or convert the line ends."
-            )
-        return split(self.buffer[:longest], True)[:1]
+                continue
+            if blank := BLANK.match(self.buffer):
+                raw, ends = blank[0], NO_ROWS
+            else:
+                size = min(2 * self.block, inputs.ROW_BYTES)
+                raw, ends = self._records(split, 0, size, line)
+                if len(raw) > size:
+                    ends = ends[:1]  # a long record is a piece of its own
+                if ends.size:
+                    raw = raw[: ends[-1]]
+                elif not self._is_whole:
+                    self.deferred, self.buffer = True, b""
+                    notice(
+                        f"{self.name}, line {line}: the last line has no line end and may be "
+                        "incomplete: it was left for the next run. Read it with --final."
+                    )
+                    return
+            self.buffer = self.buffer[len(raw) :]
+            yield Piece(ends, raw, line, fraction=self._fraction())
+            line += raw.count(b"\n")
 
 
 class TextTable(Table):

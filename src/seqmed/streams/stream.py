@@ -13,12 +13,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from seqmed.streams.batches import Borders, Part, StreamBatch, selected_rows, stacked
+from seqmed.streams import inputs
+from seqmed.streams.batches import (
+    Borders,
+    Part,
+    StreamBatch,
+    selected_rows,
+    stacked,
+    table_bytes,
+)
 from seqmed.streams.columnar import ARROW_STARTS, open_arrow, open_parquet
 from seqmed.streams.columns import EncoderCheck, InputColumns, refuse_absent
 from seqmed.streams.delimited import Delimited
 from seqmed.streams.dialects import Dialect
-from seqmed.streams.faults import BadRow, Fault, Skipped, StreamError, refusing
+from seqmed.streams.faults import BadRow, Fault, Skipped, StreamError
 from seqmed.streams.inputs import ARROW, PARQUET, Input, as_utf8, find_inputs, opened
 from seqmed.streams.jsonlines import JsonLines
 from seqmed.streams.label_column import LabelColumn, labels_in
@@ -121,20 +129,20 @@ class Stream:
                 "has learned the rows before it."
             )
         paths = [paths] if isinstance(paths, str | os.PathLike) else paths
-        inputs = find_inputs(paths, file_format)
-        self.names = tuple(each.name for each in inputs)
-        self.keys = tuple(each.key for each in inputs)
-        self.resumable = all(each.resumable for each in inputs)
+        found = find_inputs(paths, file_format)
+        self.names = tuple(each.name for each in found)
+        self.keys = tuple(each.key for each in found)
+        self.resumable = all(each.resumable for each in found)
         self.skipped = Skipped()
         self.label = label
         self._check, self._stop = check, on_error == "stop"
         self._kept = (*keep, *keep_optional)
         self._required = (*([] if batch_by is None else [batch_by]), *keep)
         self._open = partial(open_table, dialect=dialect or Dialect(), final=final, tell=tell)
-        self._inputs = inputs
-        self._starts, self.position = plan(inputs, position or Position(), again)
+        self._inputs = found
+        self._starts, self.position = plan(found, position or Position(), again)
         self._files = self.position  # in the files that have been closed
-        self._sizes = [stamp(each.path)[0] if each.path else 0 for each in inputs]
+        self._sizes = [stamp(each.path)[0] if each.path else 0 for each in found]
         self._progress = (0, 0.0)  # index of an input, and the fraction of it that is in batches
         self._held: list[Part] = []
         new = not begun and (check is None or self._undecided)
@@ -211,31 +219,41 @@ class Stream:
     def _decide(self, events: Iterator[ReadEvent]) -> list[ReadEvent]:
         """Read the rows of the first batch and let the check choose columns; return what was read.
 
-        The columns are those of the first file that has rows.
+        Of a large batch, the first `inputs.FIRST_BYTES` are read. The columns are those of the
+        first file that has rows.
         """
         read: list[ReadEvent] = []
         tables: list[Any] = []
-        first, names = -1, dict[str, None]()
+        first, names, size, complete = -1, dict[str, None](), 0, False
         borders = Borders(*self._sizes_of_batches)
         for event in events:
             read.append(event)
-            if event.piece is None or event.cells is None:
-                continue
-            features = self._features(event.piece, event.cells)
-            faults = self._faults(event.piece, event.cells, ())
-            good = np.delete(np.arange(event.piece.ends.size), list(faults))
-            if good.size and first in (-1, event.number):
-                first = event.number
-                names |= dict.fromkeys(features.column_names)
-            features = features.select([name for name in features.column_names if name in names])
-            for rows in borders.cut(event.cells.table, good):
-                if rows is None:
-                    break
-                tables.append(selected_rows(features, rows))
-                borders.held += rows.size
-            else:
-                continue
-            break
+            if event.piece is not None:
+                size += len(event.piece.raw)
+            if event.piece is not None and event.cells is not None:
+                size += table_bytes(event.cells.table)
+                features = self._features(event.piece, event.cells)
+                faults = self._faults(event.piece, event.cells, ())
+                good = np.delete(np.arange(event.piece.ends.size), list(faults))
+                if good.size and first in (-1, event.number):
+                    first = event.number
+                    names |= dict.fromkeys(features.column_names)
+                both = [name for name in features.column_names if name in names]
+                features = features.select(both)
+                complete = self._stop and bool(faults)  # no batch comes before the error
+                for rows in borders.cut(event.cells.table, good):
+                    if rows is None:
+                        complete = True
+                        break
+                    tables.append(selected_rows(features, rows))
+                    borders.held += rows.size
+            if complete or size > inputs.FIRST_BYTES:
+                break
+        if size > inputs.FIRST_BYTES and not (tables or complete):
+            raise StreamError(
+                f"{self.names[read[-1].number]} has no row that can be read in {size} bytes: check "
+                "the file and its format."
+            )
         if tables and self._check is not None:
             self._check.decide(stacked(tables).select(list(names)))
         self._undecided = False
@@ -373,9 +391,7 @@ def open_table(
         utf8, encoding = as_utf8(content, dialect.encoding, source.name)
         text = Text(utf8, source.name, grows)
         if kind is None:  # a pipe, whose format is inferred from its first character
-            with refusing(source.name, "text"):
-                while not (start := text.buffer[text.head :].lstrip()) and not text.at_end:
-                    text.fill()
+            start = text.buffer[text.head :].lstrip()
             kind = "jsonl" if start.startswith((b"{", b"[")) else "csv"
         if kind == "jsonl":
             yield JsonLines(text)
