@@ -43,8 +43,8 @@ GROWTH = {0: 0.15, 1000: 0.3, 5000: 0.5}
 FEWEST_NEW = 4
 # An expert of a smaller weight is fitted again when the labels have doubled.
 SMALL_WEIGHT = 0.05
-# The weight of a row in the fits of this expert halves with every so many newer labels. The expert
-# follows a concept that changes slowly, and is fitted again more often. Smaller weights are left out.
+# The weight of a row in the fits of this expert halves with every so many newer labels. It follows
+# a concept that changes slowly, and is fitted again more often. Smaller weights are left out.
 HALF_LIVES = {"recent_logistic": 50.0}
 SMALLEST_DECAY = 0.01
 # The smallest probability of a class: forests return zeros.
