@@ -7,8 +7,8 @@
 - Standardised digits with 0, 300 or 1000 further columns of normal noise, in batches of 100, with
   labels of 5 % of the rows; 397 rows are held out.
 
-LogisticRegression(max_iter=1000) on standardised columns and ExtraTrees(100) are fitted on the
-labels after the last batch. Five draws of labels, and of the noise. Accuracy in per cent.
+"core" is SeqGraphMED without refitted experts. LogisticRegression(max_iter=1000) on standardised
+columns and ExtraTrees(100) are fitted on the labels after the last batch. Five draws of labels, and of the noise. Accuracy in per cent.
 
     SEQMED_DATA=FOLDER python benchmarks/robustness.py [--quick] [--jobs 2] [--out FILE.json]
 """
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
@@ -36,6 +37,7 @@ SHARES, NOISE_SHARE = (0.02, 0.05, 0.1), 0.05
 NOISE_COLUMNS = (0, 300, 1000)
 DIGITS_TEST = 397
 UNLABELED = -1
+OURS: dict[str, dict[str, Any]] = {"SeqGraphMED": {}, "core": {"experts": ()}}
 PEERS = {
     "LogisticRegression": lambda seed: make_pipeline(
         StandardScaler(), LogisticRegression(max_iter=1000)
@@ -61,11 +63,16 @@ def learned(model: Any, X: Any, labels: Any) -> Any:
 
 
 def accuracies(
-    model: Any, X: Any, labels: Any, tests: dict[str, tuple[Any, Any]], seed: int
+    make_ours: Callable[[SeqGraphMED], Any],
+    X: Any,
+    labels: Any,
+    tests: dict[str, tuple[Any, Any]],
+    seed: int,
 ) -> dict[str, dict[str, float]]:
     """Return the held-out accuracy of every method in every test set."""
     shown = labels != UNLABELED
-    models = {"SeqGraphMED": learned(model, X, labels)}
+    ours = {name: SeqGraphMED(random_state=seed, **given) for name, given in OURS.items()}
+    models = {name: learned(make_ours(model), X, labels) for name, model in ours.items()}
     for name, make in PEERS.items():
         models[name] = make(seed).fit(X[shown], labels[shown])
     return {
@@ -78,9 +85,8 @@ def sensors(share: float, draw: int) -> dict[str, dict[str, float]]:
     """Return the accuracies on the two other logs."""
     X, y = room("train")
     shown = np.random.default_rng(draw).random(len(y)) < share
-    model = make_stream_pipeline(random_state=draw)
     tests = {f"log {place}": room(name) for place, name in enumerate(("test", "test2"), start=1)}
-    return accuracies(model, X, np.where(shown, y, UNLABELED), tests, draw)
+    return accuracies(make_stream_pipeline, X, np.where(shown, y, UNLABELED), tests, draw)
 
 
 def noise(n_columns: int, draw: int) -> dict[str, dict[str, float]]:
@@ -92,7 +98,7 @@ def noise(n_columns: int, draw: int) -> dict[str, dict[str, float]]:
     y, n = y[order], len(y) - DIGITS_TEST
     labels = np.where(rng.random(n) < NOISE_SHARE, y[:n], UNLABELED)
     test = {"digits": (X[n:], y[n:])}
-    return accuracies(SeqGraphMED(random_state=draw), X[:n], labels, test, draw)
+    return accuracies(lambda model: model, X[:n], labels, test, draw)
 
 
 def run(task: tuple[str, float, int]) -> dict[str, dict[str, float]]:
