@@ -8,7 +8,8 @@
   labels of 5 % of the rows; 397 rows are held out.
 
 "core" is SeqGraphMED without refitted experts. LogisticRegression(max_iter=1000) on standardised
-columns and ExtraTrees(100) are fitted on the labels after the last batch. Five draws of labels, and of the noise. Accuracy in per cent.
+columns and ExtraTrees(100) are fitted on the labels after the last batch. Five draws of labels, and
+of the noise. Accuracy in per cent.
 
     SEQMED_DATA=FOLDER python benchmarks/robustness.py [--quick] [--jobs 2] [--out FILE.json]
 """
