@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -118,6 +119,16 @@ def test_an_expert_is_fitted_again_by_the_schedule():
         assert Expert("nb", GaussianNB(), fitted.fit, needed).is_due(n_labels, 3, weight)
 
 
+def test_the_expert_of_recent_labels_is_fitted_after_as_many_with_any_number_of_labels():
+    fitted = Expert("nb", GaussianNB()).refitted(labeled_rows(100), np.ones(100), 0)
+    for n_labels in (50, 1000, 20_000):
+        expert = Expert("recent_logistic", GaussianNB(), fitted.fit, 7)
+        assert not expert.is_due(n_labels, 3, 0.2)
+        assert replace(expert, n_new=8).is_due(n_labels, 3, 0.2)
+        assert not replace(expert, n_new=99).is_due(n_labels, 3, 0.04)
+        assert replace(expert, n_new=100).is_due(n_labels, 3, 0.04)
+
+
 @pytest.mark.parametrize(("failed", "needed"), [(False, 1), (True, 4)])
 def test_an_expert_without_a_fit_is_fitted_soon_but_not_at_once_after_a_failure(failed, needed):
     """Otherwise a fit that fails would be tried at every label."""
@@ -145,7 +156,8 @@ def test_parameters_of_an_expert_in_a_file_are_bounded(kind, name, most):
 def test_names_of_experts():
     found = named_experts([GaussianNB(), LogisticRegression(), GaussianNB()])
     assert list(found) == ["gaussiannb_1", "logisticregression", "gaussiannb_2"]
-    assert list(default_experts()) == ["logistic", "extra_trees", "random_forest", "boosting"]
+    names = ["logistic", "recent_logistic", "extra_trees", "random_forest", "boosting"]
+    assert list(default_experts()) == names
 
 
 # -- within the classifier ------------------------------------------------------------------------
@@ -153,8 +165,7 @@ def test_names_of_experts():
 
 def test_weights_have_the_names_of_all_members():
     model, X, y = learned(SeqGraphMED(random_state=0))
-    names = ["core", "graph", "logistic", "extra_trees", "random_forest", "boosting"]
-    assert list(model.expert_weights_) == names
+    assert list(model.expert_weights_) == ["core", "graph", *default_experts()]
     assert sum(model.expert_weights_.values()) == pytest.approx(1.0)
     assert list(model.core_weights_) == ["margin", "graph", "linear"]
     assert model.score(X, y) > 0.8
@@ -212,6 +223,30 @@ def test_weights_of_rows_and_classes_reach_the_experts():
     used = np.isin(rows.numbers, expert.fit.numbers)
     factors = np.where(rows.codes == 0, 3.0, 1.0)
     np.testing.assert_allclose(expert.fit.weights, (expected * factors)[used])
+
+
+def test_weights_of_recent_labels_halve_with_every_fifty_labels():
+    model, _, _ = learned(SeqGraphMED(class_prior="evidence", random_state=0), n=2500)
+    fits = {expert.name: expert.fit for expert in model._state.experts}
+    recent, others = fits["recent_logistic"], fits["logistic"]
+    newest = recent.numbers[-1]
+    assert newest - recent.numbers[0] == 332  # of a weight of 0.01 and more
+    np.testing.assert_allclose(recent.weights, 0.5 ** ((newest - recent.numbers) / 50))
+    assert (others.weights == 1.0).all()
+    assert others.numbers.size > recent.numbers.size
+
+
+def test_the_expert_of_recent_labels_wins_if_the_boundary_turns():
+    rng = np.random.default_rng(0)
+    n, angles = 3000, np.linspace(0, np.pi, 3000)
+    X = rng.normal(size=(n, 3))
+    y = (np.cos(angles) * X[:, 0] + np.sin(angles) * X[:, 1] > 0).astype(int)
+    labels = np.where(rng.random(n) < 0.15, y, -1)
+    model = SeqGraphMED(random_state=0)
+    for start in range(0, n, 100):
+        model.partial_fit(X[start : start + 100], labels[start : start + 100])
+    weights = model.expert_weights_
+    assert weights["recent_logistic"] > 5 * weights["logistic"]
 
 
 def test_labels_that_are_all_but_forgotten_are_not_fitted():

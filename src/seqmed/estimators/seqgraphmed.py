@@ -59,9 +59,10 @@ class SeqGraphMED(StreamClassifier):
     is a softmax regression on the last 150 labeled rows; it suits linear boundaries and streams
     that drift.
 
-    Beside the core stand *refitted experts*: a logistic regression, extra trees, a random forest
-    and, with many labels, gradient boosting. They are fitted again, on up to 20,000 labeled rows,
-    when enough labels are new. The probabilities of the core, of the graph alone and of the
+    Beside the core stand *refitted experts*: two logistic regressions, one of which has weights of
+    rows that halve with every 50 newer labels, extra trees, a random forest and, with many labels,
+    gradient boosting. They are fitted again, on up to 20,000 labeled rows, when enough labels are
+    new. The probabilities of the core, of the graph alone and of the
     refitted experts are pooled.
 
     All experts predict every labeled row before they learn it. The last 300 of these predictions
@@ -127,8 +128,9 @@ class SeqGraphMED(StreamClassifier):
         Seed of the choice of kept rows, of the order of the rows in `fit`, of an estimator with
         ``random_state=None``, and of experts with ``random_state=None``.
     experts : "auto" or sequence of classifiers, default="auto"
-        Refitted experts. "auto" is a logistic regression with standardised columns, 100 extra
-        trees, a random forest of 100 trees and, from 1000 labels on and with up to three classes,
+        Refitted experts. "auto" is a logistic regression with standardised columns, the same with
+        weights of rows that halve with every 50 newer labels, 100 extra trees, a random forest of
+        100 trees and, from 1000 labels on and with up to three classes,
         `HistGradientBoostingClassifier`. A sequence has any classifiers of scikit-learn with
         ``fit``, and ``predict_proba`` or ``decision_function``. They are cloned, and fitted with
         sample weights if their ``fit`` takes them. ``()`` is the core alone: it is several times
@@ -150,8 +152,9 @@ class SeqGraphMED(StreamClassifier):
     graph_weight_ : float in [0, 1]
         Weight of the graph, alone and in the core.
     expert_weights_ : dict of str to float
-        Weights of "core", "graph", "logistic", "extra_trees", "random_forest" and "boosting", or of
-        the given experts by the name of their class in lower case. Their sum is 1. Without refitted
+        Weights of "core", "graph", "logistic", "recent_logistic", "extra_trees", "random_forest"
+        and "boosting", or of the given experts by the name of their class in lower case. Their sum
+        is 1. Without refitted
         experts they are those of `core_weights_`. During the trial of a new start, the members of
         the new start have the prefix "new ".
     core_weights_ : dict of str to float

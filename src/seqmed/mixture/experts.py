@@ -43,6 +43,10 @@ GROWTH = {0: 0.15, 1000: 0.3, 5000: 0.5}
 FEWEST_NEW = 4
 # An expert of a smaller weight is fitted again when the labels have doubled.
 SMALL_WEIGHT = 0.05
+# The weight of a row in the fits of this expert halves with every so many newer labels. It follows
+# a concept that changes slowly, and is fitted again more often. Smaller weights are left out.
+HALF_LIVES = {"recent_logistic": 50.0}
+SMALLEST_DECAY = 0.01
 # The smallest probability of a class: forests return zeros.
 FLOOR = 1e-6
 # Boosting needs many labels, and takes long with many classes.
@@ -129,6 +133,7 @@ def default_experts() -> dict[str, BaseEstimator]:
     """Return the default experts by name."""
     return {
         "logistic": StandardisedLogisticRegression(),
+        "recent_logistic": StandardisedLogisticRegression(),
         "extra_trees": ExtraTreesClassifier(N_TREES),
         "random_forest": RandomForestClassifier(N_TREES),
         "boosting": HistGradientBoostingClassifier(),
@@ -275,11 +280,17 @@ class Expert:
             return False
         if self.fit is None:
             return self.n_new >= (FEWEST_NEW if self.failed else 1)
+        n_labels = int(min(n_labels, self.half_life))
         growth = GROWTH[max(least for least in GROWTH if least <= n_labels)]
         needed = max(FEWEST_NEW, growth * n_labels)
         if weight < SMALL_WEIGHT:
             needed = max(needed, self.fit.numbers.size)
         return self.n_new >= needed
+
+    @property
+    def half_life(self) -> float:
+        """Number of newer labels with which the weight of a row halves; infinity by default."""
+        return HALF_LIVES.get(self.name, np.inf)
 
     def has_enough(self, n_labels: int, n_known: int) -> bool:
         """Whether there are enough labels, and few enough classes, for a fit."""

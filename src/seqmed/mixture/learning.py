@@ -41,7 +41,8 @@ from seqmed.mixture.change import (
     weigh_start,
 )
 from seqmed.mixture.column_scales import MEASURED
-from seqmed.mixture.experts import Expert
+from seqmed.mixture.experts import SMALLEST_DECAY, Expert
+from seqmed.mixture.labeled_rows import LabeledRows
 from seqmed.mixture.linear_expert import WINDOW, balanced
 from seqmed.mixture.mixture_state import (
     MixtureInfo,
@@ -312,14 +313,12 @@ def with_fits(
     """
     labels, weights = state.labels, state.pool.weights[len(MEMBERS) :]
     n_sampled, n_known = int(np.count_nonzero(labels.sampled)), int(state.known.sum())
-    experts, rows = [], None
+    experts: list[Expert] = []
     for place, (before, weight) in enumerate(zip(state.experts, weights, strict=True)):
         expert = replace(before, n_new=before.n_new + (n_new or 0))
         due = expert.is_due(n_sampled, n_known, weight)
         if n_new is None or (n_new and due):
-            if rows is None:
-                rows = labels.take(labels.sampled & (labels.discounts > NEGLIGIBLE))
-                totals = row_weights(state, rows.codes, rows.weights * rows.discounts, parameters)
+            rows, totals = rows_of_fit(state, expert.half_life, parameters)
             key = random_keys(np.array([labels.n_seen]), state.graph.seed + place)[0]
             expert = expert.refitted(rows, totals, int(key >> np.uint64(33)))
         experts.append(expert)
@@ -330,6 +329,21 @@ def with_fits(
                 used[np.searchsorted(labels.numbers, expert.fit.numbers)] = True
     labels = labels if used.all() else labels.take(used)
     return state._replace(experts=tuple(experts), labels=labels)
+
+
+def rows_of_fit(
+    state: MixtureState, half_life: float, parameters: MixtureParameters
+) -> tuple[LabeledRows, Array]:
+    """Return the labeled rows that an expert is fitted on, and their weights (n,).
+
+    Weights halve with every ``half_life`` newer labels.
+    """
+    labels = state.labels
+    decays = 0.5 ** ((labels.n_seen - 1 - labels.numbers) / half_life)
+    used = labels.sampled & (labels.discounts > NEGLIGIBLE) & (decays > SMALLEST_DECAY)
+    rows = labels.take(used)
+    weights = rows.weights * rows.discounts * decays[used]
+    return rows, row_weights(state, rows.codes, weights, parameters)
 
 
 def row_weights(

@@ -32,7 +32,7 @@ MEMBERS = ("core", "graph")
 # members get more: those of `LATE_COUNTS` on dense rows, and the core on sparse ones.
 PSEUDO_COUNT, GRAPH_COUNT, LABELS_PER_CLASS = 0.5, 4.0, 2.0
 LATE_COUNTS = {"logistic": 1.0, "random_forest": 2.5}
-LATE_COUNTS_OF_SPARSE = {"core": 2.5}
+LATE_COUNTS_OF_SPARSE = {"core": 5.0}
 # A member with a smaller weight is not evaluated in predictions.
 SMALLEST_WEIGHT = 0.02
 # Expectation maximisation ends if no weight moves by more, or after this many steps.
