@@ -281,7 +281,7 @@ def busy_site(tmp_path):
     table = pa.Table.from_pylist(rows)
     from seqmed import SeqGraphMED, SeqMED, make_stream_pipeline
 
-    final = SeqGraphMED(SeqMED(window=None, kernel="auto"), random_state=0)
+    final = SeqGraphMED(SeqMED(window=None, kernel="auto"), random_state=0, experts=())
     model = make_stream_pipeline(final, kinds={"ticket": "drop"})
     model.partial_fit(table, [None] * table.num_rows)
     with Site(tmp_path, table, model, "tickets.csv", classes=CLASSES, goal=200) as site:
@@ -502,6 +502,15 @@ def test_screenshots(busy_site, browser, screenshots):
     page.keys("h")
     page.until(lambda: page.script("return document.querySelector('#history li') !== null"))
     assert browser.save_screenshot(str(screenshots / "labeling-history.png"))
+    assert not page.errors
+
+
+def test_screenshots_of_many_classes(many_site, browser, screenshots):
+    browser.set_window_size(1280, 1000)
+    emulate(browser)
+    page = Page(browser, many_site.address, "Ada")
+    page.find("pending")
+    assert browser.save_screenshot(str(screenshots / "labeling-many.png"))
     assert not page.errors
 
 
