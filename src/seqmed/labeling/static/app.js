@@ -233,7 +233,7 @@ function showClasses({ stay = false } = {}) {
   $("answers").style.setProperty("--longest", Math.min(longest, LONGEST_WORD));
   $("guess").replaceChildren(...(guess === undefined ? [] : [
     `The model guesses ${visible(guess)} (${chance(shares.get(guess))}). `,
-    make("span", { class: "by-key" }, make("kbd", { text: "Enter" }), " accepts it."),
+    ...(typed ? [] : [make("span", { class: "by-key" }, make("kbd", { text: "Enter" }), " accepts it.")]),
   ]));
   $("classes-title").textContent = classes.length ? "Which class is it?" : "No class yet: press n to name the first one.";
   if (focused !== undefined) buttonsOfClasses().find((each) => each.dataset.label === focused)?.focus();
