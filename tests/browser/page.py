@@ -60,6 +60,16 @@ class Page:
             "return [...document.querySelectorAll('#classes button')].map((b) => b.dataset.label)"
         )
 
+    def has_focus(self, name):
+        return self.script("return document.activeElement.id === arguments[0]", name)
+
+    def find(self, text):
+        """Type into the filter of classes; return the classes that are found."""
+        self.keys("/")
+        self.until(lambda: self.has_focus("filter"))
+        self.keys(text)
+        return self.classes
+
     def label(self, name, *, wait=True):
         """Label the card with a class that the page knows; return its row."""
         row, key = self.row, self.classes.index(name)

@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from seqmed.labeling.log import LabelLog
 from seqmed.model_file import load_with_extra
 from tests.browser.page import Page
 from tests.support.command import seqmed
-from tests.support.labeling import Command, Site, clouds, new_model, write_rows
+from tests.support.labeling import INTENTS, Command, Site, clouds, intents, new_model, write_rows
 from tests.support.state import state_bits
 
 LABEL = ("model", "rows.csv", "--id", "id")
@@ -100,15 +101,21 @@ def test_sixty_rows_by_keyboard_with_three_kills(tmp_path, browser):
 
 def test_arrows_mouse_and_help(tmp_path, browser):
     table, _ = clouds(60)
-    names = [f"class {n}" for n in range(12)]
+    names = [f"class {n}" for n in range(10)]
     with Site(tmp_path, table, classes=names) as site:
         page = Page(browser, site.address)
         row = page.row
-        page.keys(*[Keys.ARROW_DOWN] * 12, Keys.ENTER)  # the twelfth class has no key
-        page.confirmed(f"Saved: row {row} is class 11.")
+        page.keys(*[Keys.ARROW_RIGHT] * 10, Keys.ENTER)
+        page.confirmed(f"Saved: row {row} is class 9.")
         row = page.row
-        page.keys(Keys.ARROW_UP, Keys.ARROW_UP, Keys.ENTER)
-        page.confirmed(f"Saved: row {row} is class 10.")
+        page.keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT, Keys.ENTER)
+        page.confirmed(f"Saved: row {row} is class 8.")
+        row = page.row
+        page.keys(Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ENTER)  # the first one of the second row
+        columns = page.script(
+            "return getComputedStyle(document.getElementById('classes')).gridTemplateColumns"
+        )
+        page.confirmed(f"Saved: row {row} is class {len(columns.split())}.")
         row = page.row
         page.keys("0")
         page.confirmed(f"Saved: row {row} is class 9.")
@@ -125,7 +132,7 @@ def test_arrows_mouse_and_help(tmp_path, browser):
         page.keys(Keys.ESCAPE)
         assert not page.script("return document.getElementById('help').open")
         assert page.script("return document.activeElement.id") == "card"
-        assert site.get("status")["labels"] == 4
+        assert site.get("status")["labels"] == 5
         assert not page.errors
 
 
@@ -274,7 +281,7 @@ def busy_site(tmp_path):
     table = pa.Table.from_pylist(rows)
     from seqmed import SeqGraphMED, SeqMED, make_stream_pipeline
 
-    final = SeqGraphMED(SeqMED(window=None, kernel="auto"), random_state=0)
+    final = SeqGraphMED(SeqMED(window=None, kernel="auto"), random_state=0, experts=())
     model = make_stream_pipeline(final, kinds={"ticket": "drop"})
     model.partial_fit(table, [None] * table.num_rows)
     with Site(tmp_path, table, model, "tickets.csv", classes=CLASSES, goal=200) as site:
@@ -286,6 +293,159 @@ def busy_site(tmp_path):
             while site.background.n_learned < len(site.log.events):
                 time.sleep(0.01)
         yield site
+
+
+@pytest.fixture
+def many_site(tmp_path):
+    """A page with 77 classes, of which the model has learned labels."""
+    from seqmed import SeqGraphMED, SeqMED, make_stream_pipeline
+
+    table, truth = intents(220)
+    final = SeqGraphMED(SeqMED(window=None, kernel="auto"), random_state=0, experts=())
+    labels = [*truth[:154], *[None] * 66]
+    model = make_stream_pipeline(final).partial_fit(table, labels)
+    with Site(tmp_path, table.slice(154), model, "messages.csv", classes=INTENTS) as site:
+        site.earlier = Counter(truth[:154])
+        yield site
+
+
+BROKEN_WORDS = """
+const broken = [];
+for (const name of document.querySelectorAll(".class .name")) {
+  for (const part of name.childNodes) {
+    if (part.nodeType !== Node.TEXT_NODE) continue;
+    const range = document.createRange();
+    range.selectNodeContents(part);
+    const tops = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));
+    if (tops.size > 1) broken.push(part.textContent);
+  }
+}
+return broken;
+"""
+
+
+def test_77_classes_by_keyboard_at_360_pixels(many_site, browser):
+    emulate(browser, 360)
+    page = Page(browser, many_site.address)
+    labeled = dict[int, str]()
+
+    def confirmed(row, name):
+        page.confirmed(f"Saved: row {row} is {name}.")
+        labeled[row] = name
+
+    # the ten most probable classes first, and Enter accepts the guess
+    (card, *_) = many_site.desk._sessions[next(iter(many_site.desk._sessions))].cards.values()
+    assert page.classes == [name for name, _ in card.probabilities]
+    assert len(page.classes) == 10
+    row = page.row
+    page.keys(Keys.ENTER)
+    confirmed(row, card.probabilities[0][0])
+    # the keys are those of the classes as shown
+    row, name = page.row, page.classes[9]
+    page.keys("0")
+    confirmed(row, name)
+    # all words are in the name, in any order; Enter chooses the first one
+    row, name = page.row, "virtual_card_still_pending"
+    assert page.find("PENDing card") == ["card_payment_still_pending", name]
+    assert page.text("matches") == "2 of 77 classes"
+    assert "accepts it" not in page.text("guess")  # here, Enter chooses the first class found
+    page.keys(Keys.BACKSPACE * 4, "virtual", Keys.ENTER)
+    confirmed(row, name)
+    assert page.has_focus("card")
+    assert len(page.classes) == 10  # the next card has no filter
+    # digits are typed into the filter, arrows go from it to the classes, Escape ends it
+    row = page.row
+    assert page.find("1") == []
+    page.keys(Keys.ESCAPE)
+    assert page.has_focus("card")
+    found = page.find("refund")
+    page.keys(Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ENTER)
+    confirmed(row, found[1])
+    # a name that is not found is a new class, if it is confirmed
+    row = page.row
+    assert page.find("lost phone") == []
+    page.keys(Keys.ENTER)
+    page.until(lambda: page.script("return document.getElementById('new').open"))
+    page.keys(Keys.ESCAPE)
+    assert page.row == row
+    page.find("lost phone")
+    page.keys(Keys.ENTER, Keys.ENTER)
+    confirmed(row, "lost phone")
+    # the other classes are folded
+    row = page.row
+    page.keys("m")
+    others = page.script(
+        "return [...document.querySelectorAll('#other-classes .class')].map((e) => e.dataset.label)"
+    )
+    assert others == sorted({*INTENTS, "lost phone"} - set(page.classes))
+    assert page.script(BROKEN_WORDS) == []
+    assert page.script("return document.documentElement.scrollWidth <= innerWidth")
+    page.keys(*[Keys.ARROW_DOWN] * 13, Keys.ENTER)  # ten classes, the button, two classes
+    confirmed(row, others[1])
+    row = page.row
+    page.keys("m", " ")  # still by keyboard, on the card
+    page.says(f"Skipped row {row}")
+    # counts include the labels that the model had
+    page.until(lambda: page.text("labels") == str(len(labeled)))
+    page.tab_to("e.id === 'more-counts'")
+    page.keys(Keys.ENTER)
+    counts = page.script(
+        "return [...document.querySelectorAll('#counts li')].map((e) => "
+        "[e.querySelector('.name').textContent, Number(e.querySelector('.number').textContent)])"
+    )
+    assert {name: n for name, n in counts if n} == many_site.earlier + Counter(labeled.values())
+    assert [n for _, n in counts] == sorted((n for _, n in counts), reverse=True)
+    # a label of the history is changed by typing
+    row = next(iter(labeled))
+    page.edit(row)
+    page.tab_to("e.id === 'edit-filter'")
+    page.keys("passcode limit", Keys.ENTER)
+    page.until(lambda: not page.script("return document.getElementById('edit').open"))
+    labeled[row] = "passcode_exceeds_limit"
+    with LabelLog(many_site.log.path) as log:
+        rows = Ledger(log.events).rows
+    assert {key.row: each.label for key, each in rows.items() if each.given} == labeled
+    assert not page.errors
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_77_classes_have_no_serious_defect(many_site, browser, axe, width, scheme):
+    emulate(browser, width, scheme)
+    page = Page(browser, many_site.address)
+    for keys, where in (
+        ((), "folded"),
+        (("m",), "unfolded"),
+        (("/", "pending"), "filter"),
+        ((Keys.ESCAPE, "/", "nothing"), "nothing found"),
+    ):
+        page.keys(*keys)
+        assert serious(page, axe) == [], where
+        assert page.script(BROKEN_WORDS) == [], where
+        assert page.script("return document.documentElement.scrollWidth <= innerWidth"), where
+    page.keys(Keys.ESCAPE, Keys.ENTER)
+    page.says("Saved")
+    page.keys("h")
+    page.until(lambda: page.script("return document.querySelector('#history li') !== null"))
+    page.tab_to("e.dataset.row")
+    page.keys(Keys.ENTER)
+    page.until(lambda: page.script("return document.getElementById('edit').open"))
+    assert serious(page, axe) == []
+    assert page.script(BROKEN_WORDS) == []
+
+
+def test_a_class_that_is_added_meanwhile_leaves_the_keys_as_they_are(tmp_path, browser):
+    table, truth = clouds(80)
+    names = [f"class {n}" for n in range(10)]
+    with Site(tmp_path, table, classes=names) as site:
+        page, bo = Page(browser, site.address), site.person("Bo")
+        for _ in range(12):
+            bo.label(lambda row: truth[row - 1])
+        page.until(lambda: page.text("labels") == "12")
+        assert page.classes == names
+        page.until(lambda: page.shown("more-classes"))
+        assert page.find(truth[0]) == [truth[0]]
+        assert not page.errors
 
 
 def serious(page, axe):
@@ -343,6 +503,15 @@ def test_screenshots(busy_site, browser, screenshots):
     page.keys("h")
     page.until(lambda: page.script("return document.querySelector('#history li') !== null"))
     assert browser.save_screenshot(str(screenshots / "labeling-history.png"))
+    assert not page.errors
+
+
+def test_screenshots_of_many_classes(many_site, browser, screenshots):
+    browser.set_window_size(1280, 1000)
+    emulate(browser)
+    page = Page(browser, many_site.address, "Ada")
+    page.find("pending")
+    assert browser.save_screenshot(str(screenshots / "labeling-many.png"))
     assert not page.errors
 
 

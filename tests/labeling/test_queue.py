@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -362,9 +364,23 @@ def test_a_label_that_the_model_refuses_is_left_out_and_reported(monkeypatch):
     again = LabelLearner(learner.model, learner.pool)
     again.resume(events, learner.progress())
     assert again.kept_labels == learner.kept_labels
+    assert not again.earlier
     again.learn(events[12])
     assert again.kept_labels == {}
     assert again.model.steps[-1][1]._state.counts.counts.sum() == 11
+
+
+def test_labels_that_the_model_had_before_are_counted_also_after_a_restart():
+    table, truth = clouds(150)
+    source = TableRows(table, labeled=range(1, 31))
+    model = new_model(table, window=5).partial_fit(table, [*truth[:30], *[None] * 120])
+    learner = LabelLearner(model, Pool(source))
+    assert learner.earlier == Counter(truth[:30])
+    events = make_events(learner, truth, 30)
+    assert learner.kept_labels  # labels that left the window count as labels of the log
+    again = LabelLearner(learner.model, Pool(source))
+    again.resume(events, learner.progress())
+    assert again.earlier == Counter(truth[:30])
 
 
 def test_probes_measure_what_labels_change():

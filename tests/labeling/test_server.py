@@ -6,6 +6,7 @@ import csv
 import json
 import socket
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -183,6 +184,25 @@ def test_people_who_only_joined_are_not_listed(site):
     site.person("Bo")
     site.person("Ada").label(truth)
     assert site.get("status")["people"] == [["Ada", 1]]
+
+
+def test_counts_and_accuracy_include_the_labels_of_before(tmp_path):
+    names = [*TRUTH[:90], *[None] * 110]
+    model = new_model(TABLE).partial_fit(TABLE, names)
+    with Site(tmp_path, TABLE.slice(90), model) as site:
+        before, ada = dict(site.get("status")["classes"]), site.person()
+        assert site.get("status")["earlier"] == 90
+        given = Counter(
+            TRUTH[89 + ada.label(lambda row: TRUTH[89 + row])["row"]] for _ in range(30)
+        )
+        status = site.get("status")
+        assert status["labels"] == 30
+        assert before == {}  # no class is offered yet
+        expected = Counter(TRUTH[:90]) + given
+        assert dict(status["classes"]) == {name: expected[name] for name in given}
+        # with 120 labels, the model had two thirds of them from the beginning
+        checks = [event for event in site.log.events if event.why == "random"]
+        assert status["checks"]["n"] == len(checks) == 6
 
 
 def test_classes_have_any_name(tmp_path):

@@ -26,6 +26,17 @@ from seqmed.labeling.server import Server
 from tests.support import command
 
 NAMES = ("setosa", "versicolor", "virginica")
+INTENTS = [
+    f"{subject}_{matter}"
+    for subject in (
+        "card_payment", "cash_withdrawal", "bank_transfer", "direct_debit", "exchange_rate",
+        "top_up", "virtual_card", "identity_verification", "refund", "passcode", "contactless",
+    )
+    for matter in (
+        "fee_charged", "not_recognised", "still_pending", "declined", "reverted",
+        "exceeds_limit", "wrong_amount",
+    )
+]  # fmt: skip
 
 
 class TableRows:
@@ -48,6 +59,21 @@ def clouds(n_rows=120, seed=0) -> tuple[pa.Table, list[str]]:
     points = (generator.normal(size=(n_rows, 3)) + 2.5 * np.eye(3)[codes]).round(4)
     table = pa.table({name: points[:, place] for place, name in enumerate("abc")})
     return table, [NAMES[code] for code in codes]
+
+
+def intents(n_rows, seed=0) -> tuple[pa.Table, list[str]]:
+    """Return messages of 77 classes with long names, and the class of every message."""
+    generator = np.random.default_rng(seed)
+    codes = generator.integers(len(INTENTS), size=n_rows).tolist()
+    ends = ("", ", please help", " since Monday", " and I do not know why", " once more", " today")
+    texts = []
+    for code in codes:
+        words = INTENTS[code].split("_")
+        if generator.random() < 0.3:  # one word is missing
+            words.pop(int(generator.integers(len(words))))
+        end = ends[int(generator.integers(len(ends)))]
+        texts.append(f"My question is about the {' '.join(words)} in my account{end}.")
+    return pa.table({"message": texts}), [INTENTS[code] for code in codes]
 
 
 def new_model(table: pa.Table, window=None) -> StreamPipeline:

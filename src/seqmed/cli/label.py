@@ -203,15 +203,16 @@ def serve(desk: Desk, background: Background, page: PageOptions) -> None:
 
 def show_labels(model: Path, path: Path, learner: LabelLearner) -> None:
     """Print what was learned."""
-    from seqmed.labeling.ledger import accuracy_of, outcomes
+    from seqmed.labeling.ledger import outcomes, present_accuracy
 
-    ledger = learner.ledger
-    checks = accuracy_of(outcomes(ledger, checks=True))
+    ledger, n_earlier = learner.ledger, learner.earlier.total()
+    found = outcomes(ledger, checks=True, n_earlier=n_earlier)
+    checks = present_accuracy(found, n_earlier + ledger.n_labeled)
     accuracy = ""
     if checks.value is not None:
         interval = percent_range(checks.low, checks.high)
         number = counted(checks.n, "random check")
-        accuracy = f"; accuracy {percent(checks.value)} ({interval}) on {number}"
+        accuracy = f"; accuracy {percent(checks.value)} ({interval}) on the last {number}"
     rows = counted(ledger.n_labeled, "labeled row")
     show(f"{model}: {rows} in {path}{accuracy}.")
 

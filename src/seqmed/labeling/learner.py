@@ -12,6 +12,7 @@ import json
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,7 +21,15 @@ import numpy as np
 from seqmed.labeling.ledger import LabelProgress, Ledger
 from seqmed.labeling.log import Event, LabelingError, RowKey
 from seqmed.labeling.pool import Pool
-from seqmed.labeling.queue import ROUND, Card, Round, choose_round, class_names, round_at
+from seqmed.labeling.queue import (
+    ROUND,
+    Card,
+    Round,
+    choose_round,
+    class_counts,
+    class_names,
+    round_at,
+)
 
 # Labels from one probe to the next, probes that are compared for the stopping hint, and rows.
 PROBE_EVERY, COMPARED_PROBES, PROBED_ROWS = 10, 10, 1000
@@ -45,6 +54,7 @@ class LabelLearner:
         # for every probe: number of labels, share of predictions changed since the last probe, and
         # since COMPARED_PROBES probes ago (None before that)
         self.changes: list[tuple[int, float, float | None]] = []
+        self.earlier = class_counts(model)  # labels that the model has besides those of the log
         self._n_steps = self._next_round = 0
         self._probes: list[list[str]] = []
         self._probed = np.sort(pool.candidates[:PROBED_ROWS])
@@ -130,6 +140,8 @@ class LabelLearner:
         self._n_steps = state["n_steps"]
         self.changes = [(n, last, since) for n, last, since in state["changes"]]
         self.kept_labels = {RowKey(*key): label for key, label in state["kept_labels"]}
+        held = (self.kept_labels.get(key, row.label) for key, row in self.ledger.rows.items())
+        self.earlier = class_counts(self.model) - Counter(filter(None, held))
         if state["pool"] != self.pool.fingerprint:
             self._next_round = round_at(self.ledger.n_answers)
             return

@@ -2,8 +2,9 @@
 
 Every answer stores the class that the model predicted when it chose the row, before the label was
 known. Random checks are a uniform sample of the rows, so their accuracy is an unbiased estimate of
-the accuracy of the models that predicted them. Queried rows are chosen because they are difficult:
-their accuracy is usually lower.
+the accuracy of the models that predicted them. The present accuracy is that of the latest checks;
+the curve of all checks tells how many labels one more point takes. Queried rows are chosen because
+they are difficult: their accuracy is usually lower.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import expit, ndtri
 
 from seqmed.labeling.log import (
     CHANGE,
@@ -29,10 +33,19 @@ from seqmed.labeling.log import (
     as_cells,
     line,
 )
-from seqmed.selection.measures import wilson_interval
+from seqmed.selection.measures import CONFIDENCE, wilson_interval
 
-# Random checks in the current accuracy: the latest ones, because older models were worse.
-LATEST = 50
+# The present accuracy is that of rows that were predicted when the model had at least this share of
+# its labels, because older models were worse. If the error is a power of the number of labels with
+# an exponent of up to 1/2, it fell by less than a fifth since then. At most LATEST rows count.
+PRESENT_SHARE, LATEST = 2 / 3, 50
+# Least number of standard errors of the slope of the accuracy by which it is above 0, so that the
+# labels for one more point are told.
+CLEAR_SLOPE = 3.0
+# Standard deviations of the normal prior of the two coefficients of the learning curve. They are
+# large, and only keep the coefficients finite if all early predictions are wrong and all late ones
+# correct.
+PRIOR = (3.0, 2.0)
 
 
 @dataclass
@@ -44,6 +57,7 @@ class RowLabels:
     skipped: set[str] = field(default_factory=set)  # people who skipped the row
     settled: str | None = None  # the label on which people settled
     asked: Event | None = None  # the first answer to its card: the reason, and the prediction
+    n_before: int = 0  # rows that had a label before this answer
     id: str = ""
     version: int = 0  # number of the last event of the row
 
@@ -139,7 +153,8 @@ class Ledger:
             returned.append(key)
         if event.why:  # an answer to a card
             self.n_answers += 1
-            row.asked = row.asked or event
+            if row.asked is None:
+                row.asked, row.n_before = event, self.n_labeled
         self.n_events += 1
         row.version, row.id = self.n_events, event.id or row.id
         self._digest.update("\x00".join(as_cells(event)).encode() + b"\n")
@@ -187,28 +202,73 @@ class Accuracy(NamedTuple):
     high: float
 
 
-def outcomes(ledger: Ledger, *, checks: bool) -> list[bool]:
-    """Return whether the predictions of random checks, or of queried rows, were correct.
+class Outcome(NamedTuple):
+    """Whether the prediction of a row was correct, and the labels that the model had by then."""
 
-    Rows without a label or a prediction are left out.
+    correct: bool
+    n_labels: int
+
+
+def outcomes(ledger: Ledger, *, checks: bool, n_earlier: int = 0) -> list[Outcome]:
+    """Return the outcomes of random checks, or of queried rows, in the order of their cards.
+
+    Rows without a label or a prediction are left out. The model had ``n_earlier`` labels before
+    those of the log.
     """
     return [
-        row.asked.guess == row.label
+        Outcome(row.asked.guess == row.label, n_earlier + row.n_before)
         for row in ledger.rows.values()
         if row.asked is not None and row.asked.guess and row.label is not None
         if (row.asked.why == RANDOM) is checks
     ]
 
 
-def accuracy_of(found: Sequence[bool]) -> Accuracy:
-    """Return the accuracy of the latest outcomes.
+def present_accuracy(found: Sequence[Outcome], n_labels: int) -> Accuracy:
+    """Return the accuracy of the latest outcomes, for a model that has a number of labels.
 
     If the model improves meanwhile, the interval is rather too wide than too narrow: the variance
     of the sum is smaller than that of a binomial distribution of the same mean.
     """
-    found = found[-LATEST:]
-    correct, n = sum(found), len(found)
+    latest = [each.correct for each in found if each.n_labels >= PRESENT_SHARE * n_labels][-LATEST:]
+    correct, n = sum(latest), len(latest)
     return Accuracy(correct / n if n else None, n, *wilson_interval(correct, n))
+
+
+class LabelsForPoint(NamedTuple):
+    """The number of labels that raise the accuracy by one point, and its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def labels_for_point(found: Sequence[Outcome], n_labels: int) -> LabelsForPoint | None:
+    """Return how many labels raise the accuracy by one point; None if the estimate is too rough.
+
+    The learning curve is a logistic regression of the outcomes on the logarithm of the number of
+    labels: the odds of a correct prediction are a power of this number. Its slope, with its
+    standard error, is that at ``n_labels``. Curves that flatten take more labels than this.
+    """
+    if not found or n_labels < 1:
+        return None
+    correct, labels = np.array(found, dtype=float).T
+    design = np.column_stack([np.ones(labels.size), np.log(np.maximum(labels, 1.0) / n_labels)])
+    prior, curve = np.diag(1.0 / np.square(PRIOR)), np.zeros(2)
+    for _ in range(20):  # Newton's method, from curves without a slope
+        chance = expit(design @ curve)
+        information = design.T @ (design * (chance * (1.0 - chance))[:, None]) + prior
+        curve += np.linalg.solve(information, design.T @ (correct - chance) - prior @ curve)
+    now = float(expit(curve[0]))
+    # accuracy gained if the labels are multiplied by e, and its derivative by the coefficients
+    slope, spread = now * (1.0 - now) * curve[1], now * (1.0 - now)
+    gradient = np.array([(1.0 - 2.0 * now) * slope, spread])
+    error = float(np.sqrt(gradient @ np.linalg.solve(information, gradient)))
+    if slope < CLEAR_SLOPE * error:
+        return None
+    half = float(ndtri(0.5 + CONFIDENCE / 2)) * error
+    with np.errstate(over="ignore"):
+        needed = n_labels * np.expm1(0.01 / np.array([slope, slope + half, slope - half]))
+    return LabelsForPoint(*needed.tolist()) if np.isfinite(needed).all() else None
 
 
 def cohen_kappa(pairs: Sequence[tuple[str, str]]) -> float | None:

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from seqmed.labeling.learner import COMPARED_PROBES, PROBE_EVERY, Background
-from seqmed.labeling.ledger import Ledger, accuracy_of, agreements, outcomes
+from seqmed.labeling.ledger import (
+    Ledger,
+    Outcome,
+    agreements,
+    labels_for_point,
+    outcomes,
+    present_accuracy,
+)
 from seqmed.labeling.log import RowKey
 from seqmed.labeling.queue import Card
 
@@ -71,19 +78,26 @@ class Page:
         """Return the live numbers of the page.
 
         The classes have a fixed order: those offered from the beginning, then as they were used.
+        Their labels include those that the model had ``earlier``.
         """
         ledger, background, learner = self._ledger, self._background, self._background.learner
         rows, unsaved = ledger.rows.values(), background.unsaved
+        earlier = learner.earlier
         classes = dict.fromkeys([*self._classes, *ledger.classes])
+        n_earlier = earlier.total()
+        n_labels = n_earlier + ledger.n_labeled
+        checks = outcomes(ledger, checks=True, n_earlier=n_earlier)
+        queried = outcomes(ledger, checks=False, n_earlier=n_earlier)
         return {
             "title": self._title,
             "goal": self._goal,
             "labels": ledger.n_labeled,
-            "classes": [[name, ledger.classes[name]] for name in classes],
-            "checks": accuracy_of(outcomes(ledger, checks=True))._asdict(),
-            "queried": accuracy_of(outcomes(ledger, checks=False))._asdict(),
+            "earlier": n_earlier,
+            "classes": [[name, earlier[name] + ledger.classes[name]] for name in classes],
+            "checks": present_accuracy(checks, n_labels)._asdict(),
+            "queried": present_accuracy(queried, n_labels)._asdict(),
             "changes": learner.changes[-POINTS:],
-            "hint": stopping_hint(learner.changes),
+            "hint": stopping_hint(learner.changes, checks, n_labels),
             "people": [[name, sum(name in row.given for row in rows)] for name in ledger.answers],
             "agreement": agreements(ledger),
             "disputes": sum(row.disputed for row in rows),
@@ -149,15 +163,29 @@ class Page:
         return {**self._answered_row(key), "cells": self._cells(key)}
 
 
-def stopping_hint(changes: Sequence[tuple[int, float, float | None]]) -> str:
-    """Return a sentence on what the last labels changed, by the changes of `LabelLearner`."""
+def stopping_hint(
+    changes: Sequence[tuple[int, float, float | None]], checks: Sequence[Outcome], n_labels: int
+) -> str:
+    """Return what the last labels changed, and how many more labels one more point takes.
+
+    The changes are those of `LabelLearner`. The model has learned ``n_labels`` labels.
+    """
     if not changes:
         return f"After {2 * PROBE_EVERY} labels you see here how much labels still change."
     _, last, since = changes[-1]
-    if since is None:
-        return f"The last {PROBE_EVERY} labels changed {100 * last:.1f} % of predictions."
-    n_labels = PROBE_EVERY * COMPARED_PROBES
-    text = f"The last {n_labels} labels changed {100 * since:.1f} % of predictions."
-    if since < LITTLE:
-        return f"{text} More labels will probably change little: this is a good point to stop."
-    return f"{text} More labels still help."
+    n_last = PROBE_EVERY if since is None else PROBE_EVERY * COMPARED_PROBES
+    changed = f"{100 * (last if since is None else since):.1f}"
+    text = f"The last {n_last} labels changed {changed} % of predictions"
+    if since is not None and since < LITTLE:
+        return f"{text}: the accuracy changes no more than that. This is a good point to stop."
+    needed = labels_for_point(checks, n_labels)
+    if needed is None:
+        return (
+            f"{text}. The random checks are too few to tell how many more labels one more point of "
+            "accuracy takes."
+        )
+    number, low, high = (f"{max(1, round(each)):,}" for each in needed)
+    return (
+        f"{text}. About {number} more labels for one more point of accuracy ({low} to {high}), if "
+        "it goes on rising as in the random checks so far."
+    )

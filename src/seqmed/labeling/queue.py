@@ -11,6 +11,7 @@ pool`). All others are chosen by `seqmed.query` from the candidates of largest e
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
@@ -136,3 +137,12 @@ def class_names(model: Any) -> list[str]:
     """Return the classes of a model as texts."""
     classes = getattr(model, "classes_", None)
     return [] if classes is None else [cell_text(label) or "" for label in classes.tolist()]
+
+
+def class_counts(model: Any) -> Counter[str]:
+    """Return the number of labels of each class of a model."""
+    names = class_names(model)
+    if not names:
+        return Counter()
+    counts = model.steps[-1][1]._state.counts.counts
+    return Counter(dict(zip(names, counts.tolist(), strict=True)))

@@ -9,6 +9,7 @@ const WHY = {
   random: ["Random check", "Drawn at random, to measure the accuracy."],
 };
 const FOLD_TEXT = 1200, FOLD_VALUE = 160;
+const LONGEST_WORD = 24;  // letters of a word of a class for which a column is made wider
 const CHOOSING = 20, LIVE = 500;  // milliseconds between two looks: for cards, and for live numbers
 
 const state = {
@@ -16,7 +17,9 @@ const state = {
   cards: [],            // the card shown, and the next
   sent: new Set(),      // rows whose answer is on its way
   chain: Promise.resolve(),
-  status: null, unfolded: false, view: "label",
+  keys: [],             // the classes of the keys 1 to 9 and 0, as shown
+  unfolded: new Set(),  // lists that show all their classes
+  status: null, view: "label",
   history: { start: 0, asked: 0 },
 };
 
@@ -35,6 +38,7 @@ function make(name, options = {}, ...children) {
 const shareBar = (share) => make("progress", { class: "share", max: 1, value: share, "aria-hidden": "true" });
 const pause = (time) => new Promise((done) => setTimeout(done, time));
 const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)} %`;
+const chance = (share) => (share < 0.005 ? "< 1 %" : share > 0.995 ? "> 99 %" : percent(share));
 const keyOf = (card) => `${card.row} ${card.file}`;
 const plural = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 
@@ -118,6 +122,67 @@ function showCells(place, cells) {
   place.replaceChildren(...parts);
 }
 
+// -- classes ------------------------------------------------------------------------------------
+
+// Up to ten classes stay where they are. Of more, the likely ones come first, then those with most
+// labels, up to ten; all others follow from A to Z.
+function ordered(classes, likely) {
+  const names = classes.map(([name]) => name);
+  if (names.length <= KEYS.length) return [names, []];
+  const by = [...classes].sort((one, other) => other[1] - one[1]).map(([name]) => name);
+  const first = [...new Set([...likely.filter((name) => names.includes(name)), ...by])].slice(0, KEYS.length);
+  return [first, fromAToZ(names.filter((name) => !first.includes(name)))];
+}
+
+const fromAToZ = (names) => [...names].sort(new Intl.Collator("en", { numeric: true }).compare);
+const plain = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
+
+// The names that have all typed words in them; first those that begin with the typed text.
+function found(names, typed) {
+  const text = plain(typed).trim(), words = text.split(/\s+/);
+  const rank = (name) => (name === text ? 0 : name.startsWith(text) ? 1 : 2);
+  return names.filter((name) => words.every((word) => plain(name).includes(word)))
+    .sort((one, other) => rank(plain(one)) - rank(plain(other)));
+}
+
+// The parts of a name between which a line may break: words are never broken.
+const parts = (text) => text.split(/(?<=[\s_\-\/.,:;&+|])|(?<=\p{Ll})(?=\p{Lu})/u);
+
+function nameOf(name) {
+  const made = make("span", { class: "name", dir: "auto" });
+  for (const part of parts(visible(name))) made.append(part, make("wbr"));
+  return made;
+}
+
+function classButton(name, choose, { key = "", share, guess = false } = {}) {
+  const button = make("button", { type: "button", class: guess ? "class guess" : "class" });
+  button.dataset.label = name;
+  if (key) button.append(make("kbd", { text: key, "aria-hidden": "true" }));
+  button.append(nameOf(name));
+  if (share !== undefined) {
+    button.append(make("span", { class: "chance", text: chance(share) }), shareBar(share));
+  }
+  button.addEventListener("click", () => choose(name));
+  return button;
+}
+
+// A button that unfolds a list. Returns whether the list is unfolded.
+function foldButton(button, number, noun, key = "") {
+  const open = state.unfolded.has(button.id);
+  button.hidden = number === 0;
+  button.setAttribute("aria-expanded", String(open));
+  button.replaceChildren(
+    ...(key ? [make("kbd", { text: key, "aria-hidden": "true" }), " "] : []),
+    open ? `Show only ${KEYS.length} ${noun}` : `Show ${number} more ${noun}`,
+  );
+  return open;
+}
+
+function toggle(button, draw) {
+  if (!state.unfolded.delete(button.id)) state.unfolded.add(button.id);
+  draw();
+}
+
 // -- the card -----------------------------------------------------------------------------------
 
 const current = () => state.cards[0];
@@ -134,40 +199,47 @@ function showCard({ focus = true, moved = true } = {}) {
   $("why").textContent = card.again ? `${why} You undid your answer.` : why;
   $("card-title").textContent = `Row ${card.row.toLocaleString("en")} of ${visible(card.file)}`;
   showCells($("cells"), card.cells);
+  $("filter").value = "";
   showClasses();
   if (focus && state.view === "label" && !dialogOpen()) $("card").focus({ preventScroll: true });
   if (moved && focus) scrollTo({ top: 0 });
 }
 
-function classButton(name, number, share, guess) {
-  const button = make("button", { type: "button", class: guess ? "class guess" : "class" });
-  button.dataset.label = name;
-  button.append(
-    number < KEYS.length ? make("kbd", { text: KEYS[number], "aria-hidden": "true" }) : make("span"),
-    make("span", { class: "name", text: visible(name), dir: "auto" }),
-  );
-  if (share !== undefined) {
-    button.append(make("span", { class: "chance", text: percent(share) }), shareBar(share));
+// Classes that are added while a card is shown leave the keys as they are.
+function showClasses({ stay = false } = {}) {
+  const card = current(), focused = document.activeElement?.dataset?.label;
+  const shares = new Map(card ? card.probabilities : []), guess = card?.probabilities[0]?.[0];
+  const classes = state.status?.classes || [], typed = $("filter").value.trim();
+  const [first, others] = ordered(classes, stay ? state.keys : [...shares.keys()]);
+  const many = others.length > 0, choose = (name) => answer("label", name);
+  const button = (name, key) => classButton(name, choose, { key, share: shares.get(name), guess: guess === name });
+  state.keys = first;
+  $("finder").hidden = !many;
+  if (many && typed) {
+    const names = found([...first, ...others], typed);
+    $("classes").replaceChildren(...names.map((name, place) => button(name, place ? "" : "Enter")));
+    $("matches").textContent = names.length
+      ? `${names.length} of ${classes.length} classes`
+      : "No class has this name. Press Enter to name a new class.";
+    $("more-classes").hidden = true;
+    $("other-classes").replaceChildren();
+  } else {
+    $("classes").replaceChildren(...first.map((name, place) => button(name, KEYS[place])));
+    $("matches").textContent = "";
+    const open = foldButton($("more-classes"), others.length, "classes", "m");
+    $("other-classes").replaceChildren(...(open ? others.map((name) => button(name)) : []));
   }
-  return button;
+  const longest = Math.max(0, ...classes.flatMap(([name]) => parts(visible(name)).map((part) => part.length)));
+  $("answers").style.setProperty("--longest", Math.min(longest, LONGEST_WORD));
+  $("guess").replaceChildren(...(guess === undefined ? [] : [
+    `The model guesses ${visible(guess)} (${chance(shares.get(guess))}). `,
+    ...(typed ? [] : [make("span", { class: "by-key" }, make("kbd", { text: "Enter" }), " accepts it.")]),
+  ]));
+  $("classes-title").textContent = classes.length ? "Which class is it?" : "No class yet: press n to name the first one.";
+  if (focused !== undefined) buttonsOfClasses().find((each) => each.dataset.label === focused)?.focus();
 }
 
-function showClasses() {
-  const card = current(), focused = document.activeElement?.dataset?.label;
-  const shares = new Map(card ? card.probabilities : []);
-  const names = (state.status?.classes || []).map(([name]) => name);
-  const guess = card?.probabilities[0];
-  const buttons = names.map((name, number) => {
-    const share = shares.size > 1 ? shares.get(name) ?? 0 : shares.get(name);
-    const button = classButton(name, number, share, guess && guess[0] === name);
-    button.addEventListener("click", () => answer("label", name));
-    return button;
-  });
-  $("classes").replaceChildren(...buttons);
-  $("guess").textContent = guess ? `The model guesses ${visible(guess[0])} (${percent(guess[1])}).` : "";
-  $("classes-title").textContent = names.length ? "Which class is it?" : "No class yet: press n to name the first one.";
-  buttons.find((button) => focused !== undefined && button.dataset.label === focused)?.focus();
-}
+const buttonsOfClasses = () => [...$("answers").querySelectorAll(".class")];
 
 function takeCards(cards) {
   if (cards === null) return pause(CHOOSING).then(fetchCards);  // a round is being chosen
@@ -261,12 +333,20 @@ function barList(place, pairs) {
   )));
 }
 
+// Of more than ten classes, those with most labels come first; the others are folded.
+function showCounts() {
+  const { classes } = state.status, [, others] = ordered(classes, []);
+  const open = foldButton($("more-counts"), others.length, "classes");
+  const sorted = others.length ? [...classes].sort((one, other) => other[1] - one[1]) : classes;
+  barList($("counts"), open ? sorted : sorted.slice(0, KEYS.length));
+}
+
 function showAccuracy(status) {
   const { checks, queried } = status;
   $("accuracy").textContent = checks.n ? percent(checks.value) : "–";
   $("interval").textContent = checks.n ? `${percent(checks.low)} to ${percent(checks.high)}` : "";
   $("accuracy-text").textContent = checks.n
-    ? `Of the models that predicted the last ${plural(checks.n, "random check")}, before these were labeled, with its 95 % interval.`
+    ? `${Math.round(checks.value * checks.n)} of ${checks.n} recent random checks predicted correctly, before their labels were known, with the 95 % interval.`
     : "Measured on random checks, as soon as two classes have labels.";
   $("queried").textContent = queried.n ? `Queried rows: ${percent(queried.value)}.` : "";
 }
@@ -302,7 +382,8 @@ function showStatus(status) {
   $("goal").textContent = status.goal.toLocaleString("en");
   $("bar").max = status.goal;
   $("bar").value = Math.min(status.goal, status.labels);
-  barList($("counts"), status.classes);
+  $("earlier").textContent = status.earlier ? `The model had ${plural(status.earlier, "label")} before. They are counted below.` : "";
+  showCounts();
   showAccuracy(status);
   showChanges(status);
   showPeople(status);
@@ -313,7 +394,7 @@ function showStatus(status) {
   if (status.unsaved) parts.push(`The model cannot be saved (${status.unsaved}); it is tried again. Free some space. Labels marked as saved are on the disk.`);
   if (status.trouble) parts.push("The model has stopped learning because of an error: end the command to see it. Labels are still saved.");
   $("saved").textContent = parts.join(" ");
-  if (JSON.stringify(status.classes.map(([name]) => name)) !== classes) showClasses();
+  if (JSON.stringify(status.classes.map(([name]) => name)) !== classes) showClasses({ stay: true });
 }
 
 // Asks for the live numbers, which other people and the learner change.
@@ -420,13 +501,25 @@ async function edit(file, number) {
       if (!dialog.open) (buttonOf(row) || $("history-title")).focus();
     });
   };
-  const choices = settling ? [...new Set(Object.values(row.given))] : state.status.classes.map(([name]) => name);
-  $("edit-classes").replaceChildren(...choices.map((name) => {
-    const button = classButton(name, KEYS.length, undefined, name === (settling ? null : mine));
-    button.disabled = !settling && name === mine;
-    button.addEventListener("click", () => send({ action: settling ? "settle" : "label", label: name }));
-    return button;
-  }));
+  const all = state.status.classes.map(([name]) => name);
+  const choices = settling ? [...new Set(Object.values(row.given))] : all;
+  const many = choices.length > KEYS.length, filter = $("edit-filter");
+  const choose = (name) => send({ action: settling ? "settle" : "label", label: name });
+  const draw = () => {
+    const names = many ? found(fromAToZ(choices), filter.value) : choices;
+    $("edit-classes").replaceChildren(...names.map((name) => {
+      const own = !settling && name === mine, button = classButton(name, choose, { guess: own });
+      button.disabled = own;
+      return button;
+    }));
+  };
+  filter.value = "";
+  filter.oninput = draw;
+  filter.onkeydown = (event) => {
+    if (event.key === "Enter" && !event.isComposing) $("edit-classes").querySelector("button:enabled")?.click();
+  };
+  $("edit-finder").hidden = !many;
+  draw();
   $("withdraw").onclick = () => send({ action: "withdraw" });
   dialog.showModal();
   return undefined;
@@ -434,17 +527,41 @@ async function edit(file, number) {
 
 // -- keys ---------------------------------------------------------------------------------------
 
-function moveFocus(step) {
-  const buttons = [...$("classes").children];
+// Left and right go to the next button; up and down to the nearest one of the next row.
+function moveFocus(key) {
+  const buttons = [...$("answers").querySelectorAll(".class, #more-classes:not([hidden])")];
   if (!buttons.length) return;
-  const at = buttons.indexOf(document.activeElement);
-  const next = at < 0 ? (step > 0 ? 0 : buttons.length - 1) : (at + step + buttons.length) % buttons.length;
-  buttons[next].focus();
+  const at = buttons.indexOf(document.activeElement), step = key === "ArrowRight" || key === "ArrowDown" ? 1 : -1;
+  const last = buttons.length - 1, around = step > 0 ? 0 : last;
+  if (at < 0) return buttons[around].focus();
+  if (key === "ArrowLeft" || key === "ArrowRight") return (buttons[at + step] || buttons[around]).focus();
+  const boxes = buttons.map((button) => button.getBoundingClientRect());
+  const down = (box) => step * (box.top - boxes[at].top);
+  const next = Math.min(...boxes.map(down).filter((distance) => distance > 1));
+  const inRow = buttons.map((_, place) => place).filter((place) => Math.abs(down(boxes[place]) - next) <= 1);
+  const aside = (place) => Math.abs(boxes[place].left - boxes[at].left);
+  return buttons[inRow.sort((one, other) => aside(one) - aside(other))[0] ?? around].focus();
+}
+
+function onFilterKey(event) {
+  const first = $("classes").querySelector(".class"), typed = $("filter").value.trim();
+  const does = (work) => { event.preventDefault(); work(); };
+  if (event.key === "ArrowDown" && first) return does(() => first.focus());
+  if (event.key === "Escape") return does(endFilter);
+  if (event.key !== "Enter" || event.repeat || !typed) return undefined;
+  return does(() => (first ? answer("label", first.dataset.label) : newClass(typed)));
+}
+
+function endFilter() {
+  $("filter").value = "";
+  showClasses({ stay: true });
+  $("card").focus({ preventScroll: true });
 }
 
 function onKey(event) {
   if (event.ctrlKey || event.altKey || event.metaKey || event.isComposing || dialogOpen()) return;
   const target = event.target;
+  if (target === $("filter")) return onFilterKey(event);
   if (target instanceof HTMLInputElement) {
     if (event.key === "Escape") { target.blur(); show("label"); event.preventDefault(); }
     return;
@@ -455,25 +572,33 @@ function onKey(event) {
   if (key === "h" && state.view === "label") return does(() => show("history"));
   if ((key === "l" || key === "Escape") && state.view !== "label") return does(() => show("label"));
   if (state.view !== "label" || state.session === null) return undefined;
-  const onButton = target instanceof HTMLElement && target.closest("button, a") !== null;
-  const names = (state.status?.classes || []).map(([name]) => name);
-  const number = KEYS.indexOf(key);
+  const onControl = target instanceof HTMLElement && target.closest("button, a, summary") !== null;
+  const number = KEYS.indexOf(key), filtered = $("filter").value.trim() !== "";
   if (number >= 0 && !event.repeat) {
-    return does(() => { if (number < names.length) answer("label", names[number]); });
+    return does(() => { if (!filtered && number < state.keys.length) answer("label", state.keys[number]); });
   }
-  if (key === "ArrowDown" || key === "ArrowRight") return does(() => moveFocus(1));
-  if (key === "ArrowUp" || key === "ArrowLeft") return does(() => moveFocus(-1));
+  if (key.startsWith("Arrow")) return does(() => moveFocus(key));
+  if (key === "Escape" && filtered) return does(endFilter);
   if (event.repeat) return undefined;
-  if (key === "n") return does(newClass);
+  if (key === "Enter" && !onControl) return does(() => { if (!filtered) acceptGuess(); });
+  if (key === "/" && !$("finder").hidden) return does(() => $("filter").select());
+  if (key === "m" && !$("more-classes").hidden) return does(() => $("more-classes").click());
+  if (key === "n") return does(() => newClass());
   if (key === "u" || key === "Backspace") return does(undo);
   if (key === "f") return does(() => $("cells").querySelectorAll(".fold").forEach((each) => each.click()));
-  if (key === " " && !onButton) return does(() => answer("skip"));
+  if (key === " " && !onControl) return does(() => answer("skip"));
   return undefined;
 }
 
-function newClass() {
+function acceptGuess() {
+  const guess = current()?.probabilities[0];
+  if (guess) answer("label", guess[0]);
+  else say("The model has no guess yet.");
+}
+
+function newClass(name = "") {
   if (!current()) return;
-  $("new-name").value = "";
+  $("new-name").value = name;
   $("new-error").textContent = "";
   $("new").showModal();
 }
@@ -504,7 +629,10 @@ addEventListener("keydown", onKey);
 $("join-form").addEventListener("submit", join);
 $("join").addEventListener("cancel", (event) => event.preventDefault());
 $("new-form").addEventListener("submit", onNewClass);
-$("new-class").addEventListener("click", newClass);
+$("new-class").addEventListener("click", () => newClass());
+$("filter").addEventListener("input", () => showClasses({ stay: true }));
+$("more-classes").addEventListener("click", () => toggle($("more-classes"), () => showClasses({ stay: true })));
+$("more-counts").addEventListener("click", () => toggle($("more-counts"), showCounts));
 $("skip").addEventListener("click", () => answer("skip"));
 $("undo").addEventListener("click", undo);
 $("help-button").addEventListener("click", () => $("help").showModal());
