@@ -19,6 +19,7 @@ from seqmed.selection.measures import wilson_interval
 from seqmed.streams import Dialect, EncoderCheck, LabelColumn, Position, Stream
 from seqmed.streams.label_column import BOOLEAN, INTEGER, STRING
 from seqmed.streams.positions import read_stored
+from seqmed.tables.cells import POINT
 from seqmed.tables.encoder import TableEncoder
 from seqmed.tables.stream_pipeline import StreamPipeline
 
@@ -227,14 +228,24 @@ def open_stream(
     """Return the rows of DATA as a model reads them; its encoder checks the cells.
 
     The dialect of the model is the default. ``more`` are arguments of `Stream` that override these.
+    If the encoder of a model that was made in Python reads the numbers, the stream does not.
     """
     own = {"label": progress.label, "check": EncoderCheck(lambda: encoder_of(model))}
-    return Stream(data, **{**own, **reading.arguments(progress.dialect), **more})
+    arguments, encoder = reading.arguments(progress.dialect), encoder_of(model)
+    if encoder._reads_numbers:
+        for name in ("decimal", "thousands"):
+            now, before = getattr(reading, name), getattr(encoder, name) or ""
+            if now not in (None, before):
+                raise CommandError(
+                    f"the model was made with {name}={before!r}, not {now!r}: leave --{name} out."
+                )
+        arguments["dialect"] = replace(arguments["dialect"], decimal=POINT, thousands="")
+    return Stream(data, **{**own, **arguments, **more})
 
 
 def features_of(model: StreamPipeline, table: Any) -> Any:
     """Return the features that reach the classifier of a model."""
-    return transformed(model.steps[:-1], table)
+    return transformed(model.steps, table)
 
 
 # -- the log of `seqmed learn`: a JSON line for every batch ----------------------------------------

@@ -561,10 +561,24 @@ def copy_to_fit(estimator: Any) -> Any:
 
 
 def transformed(steps: list[tuple[str, Any]], X: Any) -> Any:
-    """Return rows transformed by the fitted transformers of a pipeline."""
-    for _, step in steps:
-        X = X if step is None or step == "passthrough" else step.transform(X)
-    return X
+    """Return rows transformed by the fitted transformers of a pipeline, for its last step."""
+    *transformers, (_, final) = steps
+    found = X
+    for _, step in transformers:
+        found = found if step is None or step == "passthrough" else step.transform(found)
+    return rows_for(final, X, found)
+
+
+def rows_for(final: Any, X: Any, found: Any) -> Any:
+    """Return the rows that the transformers have found for X as the last step takes them.
+
+    Classifiers of this package take arrays: a later `set_output` of the transformers, or another
+    configuration of scikit-learn, would else change the names of the columns.
+    """
+    named = found is not X and hasattr(found, "to_numpy")
+    if not named or not isinstance(final, StreamClassifier):
+        return found
+    return np.ascontiguousarray(found.to_numpy())  # sums over rows are rounded as those of arrays
 
 
 def available_if_has(name: str, method: str) -> Callable[[Method], Method]:

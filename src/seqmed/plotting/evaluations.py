@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,13 +37,15 @@ COUNTS_HEIGHT = 3.5
 LONG_LABEL = 24
 
 
-def evaluation(measures: Measures, positive: Any = None) -> Figure:
+def evaluation(
+    measures: Measures, positive: Any = None, name_of: Callable[[Any], str] = str
+) -> Figure:
     """Return a figure of the measures of `seqmed evaluate`.
 
     Panels: calibration, confusion, precision and recall. The last one is of the ``positive`` class
-    only, or of all classes with None.
+    only, or of all classes with None. ``name_of`` returns the name of a class.
     """
-    names = list(map(str, measures.classes))
+    names = list(map(name_of, measures.classes))
     curves = {
         label: curve
         for label, curve in measures.curves().items()
@@ -63,10 +65,10 @@ def evaluation(measures: Measures, positive: Any = None) -> Figure:
         axes[0].set_box_aspect(height / width)
     confusion(axes[1], measures.matrix, names)
     if curves:
-        averages = {str(label): measures.ranking(label) for label in curves}
+        averages = {name_of(label): measures.ranking(label) for label in curves}
         precision_recall(
             axes[2],
-            {str(label): curve for label, curve in curves.items()},
+            {name_of(label): curve for label, curve in curves.items()},
             {name: each.average_precision for name, each in averages.items() if each is not None},
         )
     return figure

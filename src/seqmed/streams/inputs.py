@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from seqmed.numeric.words import in_words
 from seqmed.streams.faults import StreamError, notice, refusing
 from seqmed.tables.messages import listed
 
@@ -86,7 +87,7 @@ def find_inputs(paths: Sequence[str | os.PathLike[str]], kind: str | None) -> li
         if counts[each.key] > 1:
             raise StreamError(
                 f"{each.name} is given twice, expected each file once: leave one out. To learn it "
-                "twice, run the command again with --again."
+                + in_words("twice, run the command again with --again.", "twice, pass again=True.")
             )
     return inputs
 
@@ -117,7 +118,8 @@ def as_input(path: Path, kind: str | None) -> Input:
         if kind is None or (compressed and kind not in TEXT_FORMATS):
             raise StreamError(
                 f"{path} ends in {path.suffix!r}, expected one of {', '.join(SUFFIXES)} (the text "
-                "formats also with .gz): rename it, or set the format with --format."
+                "formats also with .gz): rename it, or set the format with "
+                + in_words("--format.", "file_format=.")
             )
     return Input(shown_path(path), path.resolve(), kind, compressed, resumable)
 
@@ -141,7 +143,7 @@ def files_in(folder: Path, kind: str | None) -> list[Input]:
     if not inputs:
         raise StreamError(
             f"{folder} holds no file that can be read, expected {', '.join(SUFFIXES)}: check the "
-            "path, or set the format of its files with --format."
+            "path, or set the format of its files with " + in_words("--format.", "file_format=.")
         )
     if others:
         notice(
@@ -211,7 +213,8 @@ def as_utf8(content: Bytes, chosen: str | None, source: str) -> tuple[Bytes, str
             except UnicodeError as error:
                 raise StreamError(
                     f"{source} is not in {encoding} ({error.__class__.__name__}): name its "
-                    "encoding with --encoding, for example cp1252 or utf-8."
+                    f"encoding with {in_words('--encoding', 'Dialect(encoding=)')}, for example "
+                    "cp1252 or utf-8."
                 ) from None
             if text or not block:
                 return text
@@ -243,7 +246,7 @@ def encoding_of(start: bytes, chosen: str | None, source: str) -> str:
         name = "utf-16-le" if start[1] == 0 else "utf-16-be"
         raise StreamError(
             f"{source} looks like UTF-16 without a byte order mark, expected UTF-8: name its "
-            f"encoding with --encoding {name}."
+            "encoding with " + in_words(f"--encoding {name}.", f"Dialect(encoding={name!r}).")
         )
     return UTF8 if chosen is None else known_encoding(chosen)
 
