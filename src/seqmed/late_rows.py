@@ -26,8 +26,8 @@ OTHER_LABEL = (
     "out to retract whatever label a row has."
 )
 TOO_OFTEN = (
-    "row {} of X equals earlier rows of X, and has fewer labels than rows, expected at most one row "
-    "for each label: leave the row out."
+    "row {} of X equals earlier rows of X, and there are more such rows than labels, expected at "
+    "most one row for each label: leave the row out."
 )
 
 

@@ -81,7 +81,7 @@ class FoundChange:
 
     Parameters
     ----------
-    batch : the batch in which it was found; None if it was found in Python.
+    batch : the batch in which it was found; None if the model was saved in Python since then.
     labels : labels since the change, when it was found.
     error_before, error_after : error rates of the predictions before the change and after it.
     record : the counts when it was found.
@@ -122,6 +122,8 @@ class Progress:
     log : the last lines of the log, if there is one.
     labels : progress in a label log, if `seqmed label` was used.
     change : the last change of the concept, if one was found.
+    batches_before : batches learned before the model was saved in Python, which the record does not
+        count.
     """
 
     label: LabelColumn | None = None
@@ -134,6 +136,7 @@ class Progress:
     log: PendingLines | None = None
     labels: LabelProgress | None = None
     change: FoundChange | None = None
+    batches_before: int = 0
 
     @property
     def known_label(self) -> LabelColumn:
@@ -180,8 +183,11 @@ def load_checkpoint(path: Path) -> tuple[StreamPipeline, Progress]:
         )
     model, extra = model_file.load_with_extra(path)
     # isinstance: the class in a file is input, which may be one that commands do not use
-    table = isinstance(model, StreamPipeline) and isinstance(model.steps[0][1], TableEncoder)
-    if not table or not hasattr(classifier_of(model), "_state"):
+    if (
+        not isinstance(model, StreamPipeline)
+        or not isinstance(encoder_of(model), TableEncoder)
+        or not hasattr(classifier_of(model), "_state")
+    ):
         kind = type(model).__name__
         raise CommandError(
             f"{path} holds a {kind}, expected a fitted pipeline that takes tables: make it with "
@@ -192,7 +198,8 @@ def load_checkpoint(path: Path) -> tuple[StreamPipeline, Progress]:
         if extra is None:  # made in Python
             name = encoder_of(model).label
             label = None if name is None else label_column_of(model, name)
-            return model, Progress(label=label, change=change_on_trial(classifier))
+            change, before = change_on_trial(classifier), classifier.n_batches_
+            return model, Progress(label=label, change=change, batches_before=before)
         progress = read_stored(Progress, extra, "progress")
     except ValueError as error:
         raise CommandError(f"{path}: {error}") from error

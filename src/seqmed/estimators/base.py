@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing, check_random_state, indexable, metaestimators
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from seqmed.classes import Rows
+from seqmed.estimators.bases import BaseEstimator, ClassifierMixin
 from seqmed.estimators.labels import are_plus_one, find
 from seqmed.estimators.validation import (
     ClassifiedRows,
@@ -576,9 +576,7 @@ def rows_for(final: Any, X: Any, found: Any) -> Any:
     configuration of scikit-learn, would else change the names of the columns.
     """
     named = found is not X and hasattr(found, "to_numpy")
-    if not named or not isinstance(final, StreamClassifier):
-        return found
-    return np.ascontiguousarray(found.to_numpy())  # sums over rows are rounded as those of arrays
+    return found.to_numpy() if named and isinstance(final, StreamClassifier) else found
 
 
 def available_if_has(name: str, method: str) -> Callable[[Method], Method]:

@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import _safe_indexing, indexable
@@ -31,6 +30,7 @@ from seqmed.estimators.base import (
     snapshot,
     unfitted,
 )
+from seqmed.estimators.bases import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from seqmed.estimators.labels import NO_LABELS
 from seqmed.estimators.seqmed import SeqMED
 from seqmed.estimators.validation import MatrixLike, refuse_plain_pipeline

@@ -27,7 +27,7 @@ from seqmed.streams.dialects import (
     find_number_style,
     find_separator,
 )
-from seqmed.streams.faults import FIELDS, QUOTES, Fault, StreamError
+from seqmed.streams.faults import FIELDS, QUOTES, Fault, StreamError, notice
 from seqmed.streams.inputs import UTF8, check_limit
 from seqmed.streams.pieces import (
     LITTLE,
@@ -73,7 +73,10 @@ class Delimited(TextTable):
         separator = find_separator(records, candidates[0])
         self._grammar = Grammar(separator)
         super().__init__(text, self._grammar.split)
-        self._style = find_number_style(records[separator], separator, chosen)
+        header, rows = records[separator]
+        self._row_names = have_row_names(header, rows)
+        header = ["", *header] if self._row_names else header
+        self._style = find_number_style((header, rows), separator, chosen)
         self.names = self._take_header()
         detected = Dialect(
             None if separator in (default, chosen.sep) else separator,
@@ -125,6 +128,9 @@ class Delimited(TextTable):
                 f"{where} holds numbers ({shown(names[0])}, ...), expected column names: add a "
                 "header line."
             )
+        if self._row_names:
+            notice(f"{text.name}: rows have one field more than the header, a name of the row.")
+            names = ["", *names]
         return check_column_names(with_names(names), self._text.name)
 
     def cells(self, piece: Piece, wanted: Wanted) -> Cells:
@@ -189,6 +195,12 @@ class Delimited(TextTable):
             faults.append((row, Fault(FIELDS, None, got)))
             records[row] = empty
         return b"".join(records), faults
+
+
+def have_row_names(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether all rows begin with a different name, which has no field in the header, as R does."""
+    firsts = {row[0] for row in rows if len(row) == len(header) + 1}
+    return len(firsts) == len(rows) > 1
 
 
 def with_names(names: Sequence[str]) -> list[str]:

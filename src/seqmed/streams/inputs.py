@@ -29,6 +29,7 @@ SUFFIXES = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".tab": "tsv",
+    ".txt": "csv",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "jsonl",
@@ -40,6 +41,8 @@ SUFFIXES = {
 }
 STANDARD_INPUT = "-"
 HIDDEN = (".", "_")
+# Files that are tables only if they are named: in a folder they may be notes.
+ONLY_NAMED = (".txt",)
 UTF8 = "utf-8"
 # Byte order marks besides that of UTF-8, longest first.
 MARKS = {
@@ -135,7 +138,9 @@ def files_in(folder: Path, kind: str | None) -> list[Input]:
     for path in sorted(folder.iterdir(), key=lambda each: each.name):
         if path.name.startswith(HIDDEN):
             continue
-        known = kind is not None or path.name.lower().removesuffix(".gz").endswith(tuple(SUFFIXES))
+        known = kind is not None or path.name.lower().removesuffix(".gz").endswith(
+            tuple(SUFFIXES.keys() - ONLY_NAMED)
+        )
         if known and path.is_file():
             inputs.append(as_input(path, kind))
         else:

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import types
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from seqmed.estimators.bases import BaseEstimator, TransformerMixin
 from seqmed.estimators.validation import LARGEST_FEATURE
 from seqmed.numeric.arrays import Array, Points
 from seqmed.numeric.execution import callers_level

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import get_config
 from sklearn.base import clone
-from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import _is_fitted, check_is_fitted
 
 from seqmed.estimators.base import (
@@ -22,6 +21,7 @@ from seqmed.estimators.base import (
     snapshot,
     transformed,
 )
+from seqmed.estimators.bases import Pipeline
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqmed import SeqMED
 from seqmed.numeric.arrays import Array
