@@ -16,6 +16,21 @@ from seqmed.numeric.arrays import Indices, Mask, Points, row_keys
 SAME_VALUE, SAME_SUM = 1e-10, 1e-14
 
 
+# Why a label cannot be retracted.
+NO_LABEL = (
+    "row {} of X has no label: it was retracted before, or the row was learned without one, "
+    "expected rows that have a label: leave the row out."
+)
+OTHER_LABEL = (
+    "row {} of X has another label, expected the label it was learned with: correct y, or leave y "
+    "out to retract whatever label a row has."
+)
+TOO_OFTEN = (
+    "row {} of X equals earlier rows of X, and there are more such rows than labels, expected at "
+    "most one row for each label: leave the row out."
+)
+
+
 class LateLabels(NamedTuple):
     """Number of late labels by the rows they belong to."""
 

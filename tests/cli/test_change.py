@@ -158,14 +158,14 @@ def test_a_trial_of_a_model_that_was_saved_in_python(learned, tmp_path):
     """Its batch is unknown, and the end is told as for other models."""
     library.save(library.load(learned[ON_TRIAL][0] / "model"), tmp_path / "model")
     shown = seqmed(tmp_path, "inspect", "model", columns=200).out
-    assert f"found in Python, {2 * SIZE} labels since" in shown
+    assert f"change:   {2 * SIZE} labels since" in shown
     (tmp_path / "rows.csv").write_bytes((learned[KEPT][0] / "rows.csv").read_bytes())
     lines = (tmp_path / "rows.csv").read_text().splitlines()
     (tmp_path / "rows.csv").write_text("\n".join([lines[0], *lines[1 + SIZE * (SWAP + 2) :], ""]))
     result = seqmed(tmp_path, *LEARN[:5], *LEARN[7:])
     (line,) = lines_of(result)
     assert "the new start was kept" in line
-    assert "was found in Python, and the new start was kept: prequential" in result.out
+    assert "before the model was saved in Python, and the new start was kept" in result.out
 
 
 @pytest.mark.parametrize("name", [KEPT, REVOKED])

@@ -356,12 +356,22 @@ def test_codes_with_leading_zeros_are_categories(tmp_path):
     np.testing.assert_array_equal(probabilities(tmp_path), model.predict_proba(read))
 
 
-def test_numbers_with_a_unit_are_mentioned(tmp_path):
+def test_numbers_with_a_unit(tmp_path):
     prices = [f"{number},50 €" for number in range(120)]
     frame = pd.DataFrame({"price": prices, "a": np.arange(120) % 11 + 0.5, "y": ["u", "v"] * 60})
     frame.to_csv(tmp_path / "rows.csv", index=False, sep=";")
     result = seqmed(tmp_path, "learn", "model", "rows.csv", "--label", "y")
-    assert "column 'price' looks like numbers with a unit, for example '0,50 €'" in result.err
+    assert result.code == 0, result.err
+    encoder = library.load(tmp_path / "model")["table"]
+    assert [each.description for each in encoder.encoding_.columns] == ["numeric, €", "numeric"]
+    numbers = pd.DataFrame({"price": np.arange(120) + 0.5, "a": frame["a"]})
+    np.testing.assert_array_equal(
+        encoder.set_params(decimal=",").transform(frame), encoder.transform(numbers)
+    )
+    frame.loc[3, "price"] = "3,50 $"
+    frame.to_csv(tmp_path / "rows.csv", index=False, sep=";")
+    result = seqmed(tmp_path, "predict", "model", "rows.csv", columns=200)
+    assert "line 5: not a number in column 'price', got '3.50 $' (the unit is €)" in result.err
 
 
 @pytest.mark.parametrize("options", [(), ("--drop", "user"), ("--features", "a")])

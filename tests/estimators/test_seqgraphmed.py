@@ -320,20 +320,24 @@ def test_what_cannot_be_retracted_is_refused(kind):
     X, _, labels = stream()
     model = kind(random_state=0).partial_fit(X, labels)
     labeled = np.flatnonzero(labels >= 0)[:3]
-    for rows, given in (
-        (X[labels < 0][:1], None),  # has no label
-        (X[labeled], (labels[labeled] + 1) % 3),  # another label
-        (X[labeled], [7, 7, 7]),  # a class that is not known
-        (X[labeled] + 1.0, None),  # rows that were never learned
-        (np.repeat(X[labeled[:1]], 2, axis=0), None),  # once more than it was learned
+    again = kind(random_state=0).partial_fit(X, labels).retract(X[labeled[:1]])
+    for rows, given, reason in (
+        (X[labels < 0][:1], None, "row 0 of X has no label: it was retracted before"),
+        (X[labels < 0][:1], [0], "row 0 of X has no label: it was retracted before"),
+        (X[labeled], (labels[labeled] + 1) % 3, "row 0 of X has another label"),
+        (X[labeled], [7, 7, 7], "row 0 of X has another label"),  # a class that is not known
+        (X[labeled] + 1.0, None, "row 0 of X is not among the"),  # rows that were never learned
+        (np.repeat(X[labeled[:1]], 2, axis=0), None, "row 1 of X equals earlier rows of X"),
     ):
         assert_unchanged(
             model,
             X,
             lambda rows=rows, given=given: model.retract(rows, given),
             ValueError,
-            "row . of X is not among the",
+            reason,
         )
+    with pytest.raises(ValueError, match="row 0 of X has no label: it was retracted before"):
+        again.retract(X[labeled[:1]])
     assert_unchanged(model, X, lambda: model.retract(X[labeled], [0]), ValueError, "expected one")
 
 

@@ -233,7 +233,7 @@ def test_signs_in_a_file_are_refused_with_the_remedies(tmp_path):
     path = tmp_path / "data.csv"
     with pytest.raises(StreamError, match=r"only -1 and \+1") as refusal:
         labels_in(path, ["-1", "1", ""])
-    for remedy in ("--unlabeled NA", "--unlabeled -1"):
+    for remedy in ("LabelColumn(unlabeled='NA')", "LabelColumn(unlabeled='-1')"):
         assert remedy in str(refusal.value)
     assert labels_in(path, ["-1", "1", ""], "NA") == [-1, 1, None]
     assert labels_in(path, ["-1", "1", ""], "-1") == [None, 1, None]

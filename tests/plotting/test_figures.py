@@ -267,3 +267,30 @@ def test_a_figure_gives_the_same_file_at_any_time(tmp_path, monkeypatch, kind):
         paths.append(tmp_path / f"{moment}.{kind}")
         plotting.save_figure(plotting.learning_log(records([3, 4], size=10)), paths[-1])
     assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_the_confusion_of_many_classes_shows_the_most_confused():
+    """Names and counts of 77 classes would be unreadable; no row is left out."""
+    generator = np.random.default_rng(0)
+    matrix = np.diag(generator.integers(20, 90, size=77))
+    for true, predicted, count in ((70, 3, 40), (5, 6, 30), (6, 5, 2), (40, 41, 1)):
+        matrix[true, predicted] = count
+    names = [f"intent-{place:02}" for place in range(77)]
+    axes = plotting.panels(1)[1][0]
+    plotting.confusion(axes, matrix, names)
+    assert axes.get_title() == "confusion of the 24 most confused of 77 classes"
+    shown = [each.get_text() for each in axes.get_yticklabels()]
+    assert shown == [each.get_text() for each in axes.get_xticklabels()]
+    assert len(shown) == 25
+    assert shown[-1] == "53 others"
+    assert shown[:-1] == sorted(shown[:-1])
+    wrong = {f"intent-{place:02}" for place in (3, 5, 6, 40, 41, 70)}
+    assert wrong <= set(shown)
+    others = np.setdiff1d(np.arange(77), [names.index(name) for name in shown[:-1]])
+    largest = np.setdiff1d(np.arange(77), [3, 5, 6, 40, 41, 70, *others])
+    assert np.diag(matrix)[largest].min() >= np.diag(matrix)[others].max()
+    counts = {each.get_position(): each.get_text() for each in axes.texts}
+    assert counts[shown.index("intent-03"), shown.index("intent-70")] == "40"
+    shares = axes.images[0].get_array()
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+    assert counts[24, 24] == f"{matrix[np.ix_(others, others)].sum() / 1000:.0f}k"

@@ -341,7 +341,7 @@ def test_a_misspelled_label_column_is_not_taken_for_a_missing_one(tmp_path):
 def test_a_required_label_column_must_be_in_the_first_file(tmp_path):
     bare = write_csv(tmp_path / "a.csv", "x\n1\n")
     labeled = write_csv(tmp_path / "b.csv", "x,class\n1,p\n")
-    with pytest.raises(StreamError, match=r"a\.csv has no column 'class'.*pass --no-labels"):
+    with pytest.raises(StreamError, match=r"a\.csv has no column 'class'.*label_required=False"):
         read([bare, labeled], label="class", label_required=True)
     with pytest.warns(StreamWarning, match="no column 'class'"):
         batches, _ = read([labeled, bare], label="class", label_required=True)

@@ -10,8 +10,25 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc
 
+from seqmed.numeric.words import Shown
 from seqmed.streams import Dialect, LabelColumn, Stream, StreamError
 from tests.support.stream_files import make_columns, read, same_rows, write
+
+
+@pytest.fixture(autouse=True)
+def shown_by_command(monkeypatch):
+    """Messages name options of the command line."""
+    monkeypatch.setattr(Shown, "by_command", True)
+
+
+def test_in_python_messages_name_parameters(monkeypatch, tmp_path):
+    monkeypatch.setattr(Shown, "by_command", False)
+    path = write(tmp_path / "rows.csv", as_text(";", ","))
+    _, (line,) = cells_of(path)
+    assert line.endswith("read with sep=';', decimal=',' (detected from the first lines).")
+    with pytest.raises(StreamError, match=r"Dialect\(encoding="):
+        cells_of(path, dialect=Dialect(encoding="ascii"))
+
 
 NAMES = ("size", "price", "note", "y")
 CELLS = [("1234.5", "0.25", "größe, x", "p"), ("-7", "1000000.125", "a;b|c\td", "q")]

@@ -73,7 +73,7 @@ def test_bad_rows_of_a_csv(tmp_path, bad, reason, column, got, before):
         read(path)
     expected = f"{path}, line {2 * before + 2}: {reason}{where}, got {got}, expected "
     assert str(caught.value).startswith(expected)
-    assert "--on-error skip" in str(caught.value)
+    assert "on_error='skip'" in str(caught.value)
     assert "\n" not in str(caught.value)
     batches, stream = read(path, on_error="skip", batch_size=7)
     X, y, _, rows = joined(batches)
@@ -130,7 +130,7 @@ def test_texts_of_binary_formats_that_are_no_texts(tmp_path):
 def test_labels_of_another_type_are_bad_rows(tmp_path):
     path = tmp_path / "data.csv"
     path.write_text("a,y\n1,0\n2,1\n3,\n4,spam\n5,1.0\n6,2.5\n7,2\n")
-    message = r"line 5: label of another type in column 'y', got 'spam'.*--label-type string"
+    message = r"line 5: label of another type in column 'y', got 'spam'.*type='string'"
     for batch_size, first in ((2, [1, 2]), (3, [1, 2, 3])):
         stream, _ = open_stream(path, batch_size=batch_size)
         batches = iter(stream)

@@ -412,7 +412,7 @@ def test_empty_texts(tmp_path):
         ("a.csv", b"1.5,2,3\n4,5,6\n", "holds numbers .*add a header line"),
         ("a.csv", b"a,b,a\n1,2,3\n", "two columns named 'a'"),
         ("a.csv", b"a,b,y\r1,2,3\r", "carriage return"),
-        ("a.csv", "a,y\n1,2\n".encode("utf-16-le"), "--encoding utf-16-le"),
+        ("a.csv", "a,y\n1,2\n".encode("utf-16-le"), "encoding='utf-16-le'"),
         ("a.csv", b"\xff\xfd,b\n1,2\n", "expected column names in UTF-8"),
         ("a.csv", b'"a,b\n1,2\n', "expected column names"),
         ("a.csv.gz", b"a,b\n1,2\n", "cannot be read as text"),

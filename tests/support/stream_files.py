@@ -12,8 +12,7 @@ import pyarrow as pa
 from pyarrow import feather, ipc, parquet
 
 from seqmed.streams import Fault, LabelColumn, Stream
-from seqmed.streams.dialects import NUMBER
-from seqmed.tables.cells import NOT_A_NUMBER, NOT_FINITE
+from seqmed.tables.cells import NOT_A_NUMBER, NOT_FINITE, NUMBER
 from seqmed.tables.messages import shown
 
 TEXTS = ("csv", "csv.gz", "tsv", "jsonl", "jsonl.gz")

@@ -24,7 +24,16 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED
+from seqmed import (
+    GraphPropagation,
+    SeqGraphMED,
+    SeqLapMED,
+    SeqMED,
+    load,
+    make_stream_pipeline,
+    query,
+    save,
+)
 from seqmed.selection.splitting import SemiSupervisedSplit
 from seqmed.tables.stream_pipeline import StreamPipeline
 
@@ -187,6 +196,49 @@ def test_parameters_reach_the_final_estimator():
     )
 
 
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_weights_with_and_without_the_name_of_their_step(method):
+    X, y = BATCHES[0]
+    weights = 1.0 + 9.0 * (np.arange(40) < 20)
+    scaled = StandardScaler().fit(X, sample_weight=weights)
+    for scaler, more in (
+        (StandardScaler().fit(X), {}),
+        (scaled, {"scale__sample_weight": weights}),
+    ):
+        expected = SeqMED()
+        getattr(expected, method)(scaler.transform(X), y, sample_weight=weights)
+        for name in ("sample_weight", "model__sample_weight"):
+            pipeline = make()
+            getattr(pipeline, method)(X, y, **{name: weights}, **more)
+            np.testing.assert_array_equal(
+                pipeline.decision_function(PROBES),
+                expected.decision_function(scaler.transform(PROBES)),
+            )
+    X, y = BATCHES[1]  # a later batch fits no transformer
+    pipeline.partial_fit(X, y, model__sample_weight=weights, scale__sample_weight=weights)
+    expected.partial_fit(scaled.transform(X), y, sample_weight=weights)
+    np.testing.assert_array_equal(
+        pipeline.decision_function(PROBES), expected.decision_function(scaled.transform(PROBES))
+    )
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"modle__sample_weight": None}, "modle__sample_weight, expected .* scale, model"),
+        ({"sample_weight": None, "model__sample_weight": None}, "which are the same"),
+        ({"sample_wieght": None}, "sample_wieght"),
+    ],
+)
+def test_arguments_that_no_step_takes(method, more, message):
+    pipeline = learned(make())
+    before = pipeline.decision_function(PROBES)
+    with pytest.raises(TypeError, match=message):
+        getattr(pipeline, method)(*BATCHES[0], **more)
+    np.testing.assert_array_equal(pipeline.decision_function(PROBES), before)
+
+
 def test_a_transformer_fitted_elsewhere():
     scaler = StandardScaler().fit(np.vstack([X for X, _ in BATCHES]))
     pipeline = learned(make(scaler=FrozenEstimator(scaler)))
@@ -289,24 +341,39 @@ def test_labels_of_a_graph_are_retracted(model):
 
 
 @pytest.mark.parametrize("model", GRAPHS)
-def test_a_graph_behind_a_transformer_of_frames(model):
+def test_the_container_of_set_output_changes_nothing(model, tmp_path):
+    """Names would reach the classifier, which would then miss them after another set_output."""
     frames = [pd.DataFrame(X, columns=["a", "b", "c"]) for X, _ in BATCHES]
     model = clone(model)
     if isinstance(model, SeqGraphMED):  # frames are ordered by columns, which rounds differently
         model.set_params(estimator=SeqMED(tol=1e-8))
-    scaler = StandardScaler().set_output(transform="pandas")
-    pipeline = make(clone(model), scaler)
-    for frame, (_, y) in zip(frames, BATCHES, strict=True):
-        pipeline.partial_fit(frame, y)
-    assert pipeline["model"].feature_names_in_.tolist() == ["a", "b", "c"]
+    pipeline, plain = make(clone(model)), learned(make(clone(model)))
+    for container, frame, (_, y) in zip(
+        ("pandas", "default", "polars", "pandas"), frames, BATCHES, strict=True
+    ):
+        pipeline.set_output(transform=container).partial_fit(frame, y)
     probes = pd.DataFrame(PROBES, columns=["a", "b", "c"])
-    plain = learned(make(clone(model)))
-    np.testing.assert_allclose(
-        pipeline.decision_function(probes), plain.decision_function(PROBES), atol=1e-5
+    for container in ("polars", "default", "pandas"):
+        pipeline.set_output(transform=container)
+        scores = pipeline.decision_function(probes)
+        np.testing.assert_allclose(scores, plain.decision_function(PROBES), atol=1e-5)
+        save(pipeline, tmp_path / "model")
+        loaded = load(tmp_path / "model")
+        np.testing.assert_array_equal(loaded.decision_function(probes), scores)
+        assert type(loaded[:-1].transform(probes)) is type(pipeline[:-1].transform(probes))
+    assert isinstance(loaded[:-1].transform(probes), pd.DataFrame)
+    pipeline.retract(frames[3][:2])
+    assert (
+        query(pipeline, probes, 2).tolist()
+        == query(plain.retract(BATCHES[3][0][:2]), PROBES, 2).tolist()
     )
-    pipeline.set_params(scale="passthrough")
-    with pytest.raises(ValueError, match="feature names"):
-        pipeline.predict(probes[["b", "a", "c"]])
+
+
+def test_set_output_before_the_first_batch_is_saved(tmp_path):
+    pipeline = make_stream_pipeline(SeqMED()).set_output(transform="pandas")
+    save(pipeline, tmp_path / "model")
+    loaded = load(tmp_path / "model").partial_fit(BATCHES[0][0], BATCHES[0][1])
+    assert isinstance(loaded[:-1].transform(PROBES), pd.DataFrame)
 
 
 # -- methods that the final estimator lacks ------------------------------------------------------

@@ -19,6 +19,7 @@ from seqmed.selection.measures import wilson_interval
 from seqmed.streams import Dialect, EncoderCheck, LabelColumn, Position, Stream
 from seqmed.streams.label_column import BOOLEAN, INTEGER, STRING
 from seqmed.streams.positions import read_stored
+from seqmed.tables.cells import POINT
 from seqmed.tables.encoder import TableEncoder
 from seqmed.tables.stream_pipeline import StreamPipeline
 
@@ -80,7 +81,7 @@ class FoundChange:
 
     Parameters
     ----------
-    batch : the batch in which it was found; None if it was found in Python.
+    batch : the batch in which it was found; None if the model was saved in Python since then.
     labels : labels since the change, when it was found.
     error_before, error_after : error rates of the predictions before the change and after it.
     record : the counts when it was found.
@@ -121,6 +122,8 @@ class Progress:
     log : the last lines of the log, if there is one.
     labels : progress in a label log, if `seqmed label` was used.
     change : the last change of the concept, if one was found.
+    batches_before : batches learned before the model was saved in Python, which the record does not
+        count.
     """
 
     label: LabelColumn | None = None
@@ -133,6 +136,7 @@ class Progress:
     log: PendingLines | None = None
     labels: LabelProgress | None = None
     change: FoundChange | None = None
+    batches_before: int = 0
 
     @property
     def known_label(self) -> LabelColumn:
@@ -179,8 +183,11 @@ def load_checkpoint(path: Path) -> tuple[StreamPipeline, Progress]:
         )
     model, extra = model_file.load_with_extra(path)
     # isinstance: the class in a file is input, which may be one that commands do not use
-    table = isinstance(model, StreamPipeline) and isinstance(model.steps[0][1], TableEncoder)
-    if not table or not hasattr(classifier_of(model), "_state"):
+    if (
+        not isinstance(model, StreamPipeline)
+        or not isinstance(encoder_of(model), TableEncoder)
+        or not hasattr(classifier_of(model), "_state")
+    ):
         kind = type(model).__name__
         raise CommandError(
             f"{path} holds a {kind}, expected a fitted pipeline that takes tables: make it with "
@@ -191,7 +198,8 @@ def load_checkpoint(path: Path) -> tuple[StreamPipeline, Progress]:
         if extra is None:  # made in Python
             name = encoder_of(model).label
             label = None if name is None else label_column_of(model, name)
-            return model, Progress(label=label, change=change_on_trial(classifier))
+            change, before = change_on_trial(classifier), classifier.n_batches_
+            return model, Progress(label=label, change=change, batches_before=before)
         progress = read_stored(Progress, extra, "progress")
     except ValueError as error:
         raise CommandError(f"{path}: {error}") from error
@@ -227,14 +235,24 @@ def open_stream(
     """Return the rows of DATA as a model reads them; its encoder checks the cells.
 
     The dialect of the model is the default. ``more`` are arguments of `Stream` that override these.
+    If the encoder of a model that was made in Python reads the numbers, the stream does not.
     """
     own = {"label": progress.label, "check": EncoderCheck(lambda: encoder_of(model))}
-    return Stream(data, **{**own, **reading.arguments(progress.dialect), **more})
+    arguments, encoder = reading.arguments(progress.dialect), encoder_of(model)
+    if encoder._reads_numbers:
+        for name in ("decimal", "thousands"):
+            now, before = getattr(reading, name), getattr(encoder, name) or ""
+            if now not in (None, before):
+                raise CommandError(
+                    f"the model was made with {name}={before!r}, not {now!r}: leave --{name} out."
+                )
+        arguments["dialect"] = replace(arguments["dialect"], decimal=POINT, thousands="")
+    return Stream(data, **{**own, **arguments, **more})
 
 
 def features_of(model: StreamPipeline, table: Any) -> Any:
     """Return the features that reach the classifier of a model."""
-    return transformed(model.steps[:-1], table)
+    return transformed(model.steps, table)
 
 
 # -- the log of `seqmed learn`: a JSON line for every batch ----------------------------------------

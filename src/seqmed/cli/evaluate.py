@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from seqmed.cli.checkpoint import Progress
     from seqmed.selection.decisions import DecisionRule
     from seqmed.selection.measures import ClassMeasures, Measures
+    from seqmed.streams import LabelColumn
 
 # Largest number of classes for which the confusion matrix is printed, and number of confusions that
 # are printed for more classes.
@@ -116,13 +117,14 @@ def evaluate_command(
     classes = checkpoint.classifier_of(pipeline).classes_
     found = results(measures, classes, rule)
     if plot is not None:
-        outputs.save_plot(plotting.evaluation(measures, found["positive"]), plot)
+        figure = plotting.evaluation(measures, found["positive"], label.text)
+        outputs.save_plot(figure, plot)
     if as_json:
         source = {"rows": rows, "prequential": prequential, "learned_files": learned}
         terminal.show_json({**source, **found})
     else:
         terminal.show(f"{counted(measures.size, 'labeled row')} of {rows:,}")
-        show_measures(measures, found)
+        show_measures(measures, found, label)
 
 
 def learned_files(data: Sequence[Path], progress: Progress, reading: Reading) -> list[str]:
@@ -188,8 +190,8 @@ def class_results(each: ClassMeasures) -> dict[str, Any]:
     return {**found, **{name: getattr(each, name) for name in names}}
 
 
-def show_measures(measures: Measures, found: dict[str, Any]) -> None:
-    """Print tables of the measures."""
+def show_measures(measures: Measures, found: dict[str, Any], label: LabelColumn) -> None:
+    """Print tables of the measures; classes are written as in the column of labels."""
     interval = percent_range(*found["accuracy_interval"])
     lines = [
         ("accuracy", percent(found["accuracy"]), interval),
@@ -200,7 +202,8 @@ def show_measures(measures: Measures, found: dict[str, Any]) -> None:
     ]
     for name, title in (("roc_auc", "ROC AUC"), ("average_precision", "average precision")):
         if found[name] is not None:
-            lines.append((f"{title} of {found['positive']}", f"{found[name]:.4f}", ""))
+            positive = label.text(found["positive"])
+            lines.append((f"{title} of {positive}", f"{found[name]:.4f}", ""))
     if found["mean_cost"] is not None:
         lines.append(("mean cost", f"{found['mean_cost']:.4f}", ""))
     terminal.show_table(("measure", "value", "95 % interval"), lines)
@@ -213,7 +216,8 @@ def show_measures(measures: Measures, found: dict[str, Any]) -> None:
         ("class", "precision", "recall", "F1", "support"),
         [
             (
-                each["class"], *(percent(each[name]) for name in ("precision", "recall", "f1")),
+                label.text(each["class"]),
+                *(percent(each[name]) for name in ("precision", "recall", "f1")),
                 f"{each['support']:,}",
             )
             for each in every
@@ -221,12 +225,13 @@ def show_measures(measures: Measures, found: dict[str, Any]) -> None:
     )  # fmt: skip
     terminal.show("")
     if len(found["classes"]) <= FEW_CLASSES:
-        rows = zip(found["classes"], found["confusion"], strict=True)
+        names = [*map(label.text, found["classes"])]
+        rows = zip(names, found["confusion"], strict=True)
         table = [(name, *(f"{count:,}" for count in row)) for name, row in rows]
-        terminal.show_table(("true, predicted", *map(str, found["classes"])), table)
+        terminal.show_table(("true, predicted", *names), table)
     else:
         pairs = [
-            (*pair, f"{count:,}")
+            (*map(label.text, pair), f"{count:,}")
             for pair, count in measures.confusion.most_common()
             if len(set(pair)) > 1
         ]

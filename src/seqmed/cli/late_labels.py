@@ -74,8 +74,8 @@ def learn_late(
     if lost:
         notice(
             f"{counted(len(lost), 'label')} not corrected, because the earlier label is no "
-            f"longer stored: {listed([shown(each) for each in lost])}. Raise window or "
-            "graph_memory in a new model."
+            f"longer stored: {listed([shown(each) for each in lost])}. Raise --param "
+            "window=N or --graph-memory in a new model."
         )
     terminal.summarize(
         f"{learner.path}: {counted(counts['added'], 'late label')} added, {counts['corrected']:,} "

@@ -308,9 +308,11 @@ def show_summary(learner: StreamLearner, rows: int, data: Sequence[Path]) -> Non
         scored = counted(record.scored, "labeled row")
         found = percent_with_interval(record.correct, record.scored)
         accuracy = f"; prequential accuracy {found} of {scored}"
+    before = learner.progress.batches_before
     summarize(
         f"{learner.path}: {counted(learner.n_batches, 'batch', 'batches')}, "
-        f"{counted(record.rows, 'row')} ({record.labeled:,} labeled), "
+        + (f"{before:,} of them before it was saved in Python; since then " if before else "")
+        + f"{counted(record.rows, 'row')} ({record.labeled:,} labeled), "
         f"{counted(learner.classes.size, 'class', 'classes')}{accuracy}."
     )
     change = learner.progress.change
@@ -322,7 +324,8 @@ def changed_model(change: FoundChange, record: PrequentialRecord) -> str:
     """Return what the accuracy of a model means after a change of the concept."""
     from seqmed.cli.checkpoint import ON_TRIAL
 
-    where = "in Python" if change.batch is None else f"in batch {change.batch}"
+    saved = "before the model was saved in Python"
+    where = saved if change.batch is None else f"in batch {change.batch}"
     what = "is on trial" if change.new_start == ON_TRIAL else "was kept"
     scored, correct = record.scored - change.record.scored, record.correct - change.record.correct
     since = "this accuracy is that of predictions before it"

@@ -39,6 +39,8 @@ Force = Annotated[
 ]
 
 STANDARD_OUTPUT = Path("-")
+# Other spellings of true and false.
+CHANGES = (str.title, str.upper)
 
 
 def option(*flags: str, default: Any = None, **more: Any) -> Any:
@@ -254,6 +256,8 @@ class DecisionOptions:
                 "--positive is used only with --threshold: add it, or leave both out."
             )
         names = {str(cell_text(label)): label for label in classes.tolist()}
+        if classes.dtype.kind == "b":  # in any spelling of a file
+            names |= {change(name): names[name] for name in [*names] for change in CHANGES}
         positive = None if self.positive is None else names.get(self.positive, self.positive)
         costs = parse_costs(self.cost or (), names)
         rule = DecisionRule(self.threshold, positive, costs)

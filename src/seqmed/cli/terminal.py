@@ -21,6 +21,8 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from seqmed.numeric.words import Shown
+
 if TYPE_CHECKING:
     from seqmed.streams import Skipped, StreamBatch
 
@@ -210,7 +212,7 @@ class CommandError(ValueError):
 @contextmanager
 def reported_errors(debug: bool) -> Iterator[None]:
     """Report errors and warnings in one line each, or with ``debug`` in full; set the exit code."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), shown_by_command():
         warnings.showwarning = lambda message, *where, **more: warn(f"{message}")
         warnings.simplefilter("default" if debug else "ignore")
         warnings.simplefilter("default", UserWarning)
@@ -232,6 +234,16 @@ def reported_errors(debug: bool) -> Iterator[None]:
         except Exception as error:
             text = f"{type(error).__name__}: {error}. This is a bug: run the command again with "
             fail(f"{text}--debug, and report its output.", DEFECT, debug)
+
+
+@contextmanager
+def shown_by_command() -> Iterator[None]:
+    """Name options of the command line in messages, not parameters of Python."""
+    before, Shown.by_command = Shown.by_command, True
+    try:
+        yield
+    finally:
+        Shown.by_command = before
 
 
 def fail(message: str, code: int, debug: bool) -> None:

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing, check_random_state, indexable, metaestimators
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from seqmed.classes import Rows
+from seqmed.estimators.bases import BaseEstimator, ClassifierMixin
 from seqmed.estimators.labels import are_plus_one, find
 from seqmed.estimators.validation import (
     ClassifiedRows,
@@ -561,10 +561,22 @@ def copy_to_fit(estimator: Any) -> Any:
 
 
 def transformed(steps: list[tuple[str, Any]], X: Any) -> Any:
-    """Return rows transformed by the fitted transformers of a pipeline."""
-    for _, step in steps:
-        X = X if step is None or step == "passthrough" else step.transform(X)
-    return X
+    """Return rows transformed by the fitted transformers of a pipeline, for its last step."""
+    *transformers, (_, final) = steps
+    found = X
+    for _, step in transformers:
+        found = found if step is None or step == "passthrough" else step.transform(found)
+    return rows_for(final, X, found)
+
+
+def rows_for(final: Any, X: Any, found: Any) -> Any:
+    """Return the rows that the transformers have found for X as the last step takes them.
+
+    Classifiers of this package take arrays: a later `set_output` of the transformers, or another
+    configuration of scikit-learn, would else change the names of the columns.
+    """
+    named = found is not X and hasattr(found, "to_numpy")
+    return found.to_numpy() if named and isinstance(final, StreamClassifier) else found
 
 
 def available_if_has(name: str, method: str) -> Callable[[Method], Method]:

@@ -21,7 +21,15 @@ from numpy.typing import NDArray
 from seqmed.classes import UNLABELED, ClassCounts, Rows, moved
 from seqmed.graph.kept_rows import KeptRows, Lists, edge_weights, no_kept_rows
 from seqmed.graph.metrics import Euclidean, clipped
-from seqmed.late_rows import KeptLabels, LateLabels, compare_labels, equal_rows
+from seqmed.late_rows import (
+    NO_LABEL,
+    OTHER_LABEL,
+    TOO_OFTEN,
+    KeptLabels,
+    LateLabels,
+    compare_labels,
+    equal_rows,
+)
 from seqmed.numeric.arrays import (
     Array,
     Indices,
@@ -485,6 +493,12 @@ def retract_from_graph(
     return with_proportions(changed, proportions), info, slots
 
 
+def is_unlabeled(state: GraphState, point: Points) -> bool:
+    """Whether all kept rows that equal a point (1, p) have no label, and there is one."""
+    (equal,) = all_equal_slots(state, point)
+    return equal.size > 0 and bool((state.codes[equal] < 0).all())
+
+
 def relabeled(state: GraphState, slots: Indices, codes: Any, label_weights: Any) -> GraphState:
     """Return the state with new labels in the given slots; the system is not solved."""
     new_codes, new_label_weights = state.codes.copy(), state.label_weights.copy()
@@ -608,10 +622,15 @@ def retract(
         graph, info, slots = retract_from_graph(before, points, codes, proportions)
     if (slots < 0).any():
         row = int(np.flatnonzero(slots < 0)[0])
+        (equal,) = all_equal_slots(before, points[row : row + 1])
+        if equal.size:
+            labeled = equal[before.codes[equal] >= 0].tolist()
+            taken = OTHER_LABEL if {*labeled} - {*slots.tolist()} else TOO_OFTEN
+            raise ValueError((taken if labeled else NO_LABEL).format(row))
         raise ValueError(
             f"row {row} of X is not among the {before.n_labeled} labeled rows that are kept "
-            f"(graph_memory={before.capacity}), expected one of them, with the values and the "
-            "label it was learned with: correct the row or its label, or leave it out."
+            f"(graph_memory={before.capacity}), expected one of them, with the values it was "
+            "learned with: correct the row, or leave it out."
         )
     weights = before.label_weights[slots]
     counts = state.counts.remove(before.codes[slots].astype(np.intp), weights, weights)

@@ -7,7 +7,7 @@ change nothing in place.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from seqmed.classes import UNLABELED, ClassCounts, Rows, no_classes
 from seqmed.kernels import Kernel, Precomputed
-from seqmed.late_rows import equal_rows
+from seqmed.late_rows import NO_LABEL, OTHER_LABEL, TOO_OFTEN, equal_rows
 from seqmed.margin import calibration, covariance, update
 from seqmed.margin.calibration import Calibration
 from seqmed.margin.covariance.exact import ExactRecursion, LowRankCovariance, Recursion
@@ -232,11 +232,13 @@ def find_labels(
     parameters: MarginParameters,
     *,
     required: bool = True,
+    unlabeled: Callable[[int], bool] = lambda row: False,
 ) -> Mask:
     """Return a mask of the newest rows of the window that equal ``points``, and have these codes.
 
     A point that occurs twice is found twice. Without ``codes`` the classes do not matter. A point
-    that is not found is refused if ``required``, and left out otherwise.
+    that is not found is refused if ``required``, and left out otherwise. ``unlabeled`` tells
+    whether a point is known to have no label.
     """
     if parameters.averaging is True:
         raise ValueError(
@@ -251,13 +253,24 @@ def find_labels(
         if codes is not None:
             fitting = fitting[classes[fitting] == codes[row]]
         if not fitting.size and required:
+            if equal.size:
+                raise ValueError((TOO_OFTEN if found[equal].all() else OTHER_LABEL).format(row))
+            if unlabeled(row):
+                raise ValueError(NO_LABEL.format(row))
+            if state.counts.counts.sum() == window.size:
+                raise ValueError(
+                    f"row {row} of X is not among the {window.size} labeled rows: its label was "
+                    "retracted before, or the row was learned without a label or with other "
+                    "values, expected rows with the values they were learned with: correct the "
+                    "row, or leave it out."
+                )
             budget = "" if parameters.budget is None else f"budget={parameters.budget}, "
             raise ValueError(
                 f"row {row} of X is not among the {window.size} labeled rows in the window "
-                f"({budget}window={parameters.window}, lag={parameters.lag}), expected one of "
-                "them, with the values and the label it was learned with: the multipliers of all "
-                "other rows are frozen. To keep all rows, start a new model with window=None, "
-                "lag=None and budget=None."
+                f"({budget}window={parameters.window}, lag={parameters.lag}): its label has left "
+                "the window or was retracted before, or it was learned with other values, expected "
+                "one of these rows: the multipliers of all others are frozen. To keep all rows, "
+                "start a new model with window=None, lag=None and budget=None."
             )
         found[fitting[-1:]] = True
     return found

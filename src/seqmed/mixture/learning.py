@@ -520,7 +520,13 @@ def retract(
     trial, counts = state.trial, state.counts
     full = state if trial is None else trial.state
     scaled = full.scaled(points)
-    found = margin_state.find_labels(full.margin, scaled, codes, parameters.margin)
+
+    def unlabeled(row: int) -> bool:
+        return propagation.is_unlabeled(full.graph, scaled[row : row + 1])
+
+    found = margin_state.find_labels(
+        full.margin, scaled, codes, parameters.margin, unlabeled=unlabeled
+    )
     rows = full.margin.posterior.window.take(found)
     retracted = Rows(rows.points, counts.own_classes(rows.signs), rows.weights)
     full, report, kept = retracted_state(full, retracted, found, parameters)

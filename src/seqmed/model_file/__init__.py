@@ -10,15 +10,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from seqmed.estimators.base import snapshot
+from seqmed.estimators.base import StreamClassifier, snapshot
 from seqmed.estimators.validation import refuse_plain_pipeline
 from seqmed.model_file.container import Tensors, pack, unpack
 from seqmed.model_file.files import read_file, remove_leftovers, replace_file
 from seqmed.model_file.models import MODELS, ModelDecoder, ModelEncoder, Outline, estimator_class
 from seqmed.model_file.values import Decoder, Encoder, checked, tagged
 from seqmed.numeric.annotations import check_fields
+from seqmed.selection.search import PrequentialSearch
+from seqmed.tables.stream_pipeline import StreamPipeline
 
 __all__ = [
     "Contents",
@@ -31,6 +33,8 @@ __all__ = [
 ]
 
 AnyPath = str | os.PathLike[str]
+Model: TypeAlias = StreamClassifier | PrequentialSearch | StreamPipeline
+"""A model that can be saved."""
 
 FORMAT = 4
 # Remedy for a file with a valid checksum and invalid content.
@@ -78,7 +82,7 @@ class Contents(NamedTuple):
     n_bytes: int
 
 
-def save(model: Any, path: AnyPath, *, extra: dict[str, Any] | None = None) -> None:
+def save(model: Model, path: AnyPath, *, extra: dict[str, Any] | None = None) -> None:
     """Save a model to a file. The loaded model predicts and learns identically.
 
     An existing file is replaced once the new one is on the disk. If saving fails, the existing file
@@ -100,7 +104,7 @@ def save(model: Any, path: AnyPath, *, extra: dict[str, Any] | None = None) -> N
     replace_file(path, to_bytes(model, extra))
 
 
-def load(path: AnyPath) -> Any:
+def load(path: AnyPath) -> Model:
     """Return the model in a file; it predicts and learns exactly as the saved model did.
 
     Nothing in the file is executed, and every part is checked before it is used.
@@ -111,7 +115,7 @@ def load(path: AnyPath) -> Any:
 
     Returns
     -------
-    model : estimator
+    model : SeqMED, SeqLapMED, SeqGraphMED, GraphPropagation, PrequentialSearch or StreamPipeline
         The saved model. A model made by `seqmed learn` is a StreamPipeline with the steps "table"
         and "model", which takes raw tables; see `make_stream_pipeline`.
 
@@ -125,7 +129,7 @@ def load(path: AnyPath) -> Any:
     return load_with_extra(path)[0]
 
 
-def load_with_extra(path: AnyPath) -> tuple[Any, dict[str, Any] | None]:
+def load_with_extra(path: AnyPath) -> tuple[Model, dict[str, Any] | None]:
     """Return the model in a file, and the values saved with it (None if there are none).
 
     Nothing in the file is executed, and every part is checked before it is used.

@@ -86,14 +86,19 @@ EXPERTS: dict[type, tuple[str, ...]] = dict.fromkeys(
     (),
 )
 ATTRIBUTES = {**MODELS, **TRANSFORMERS, **EXPERTS}
+# The container that `set_output` of scikit-learn chooses, of any transformer; and its values.
+OUTPUT, CONTAINERS = "_sklearn_output_config", ("default", "pandas", "polars")
 # Attributes that not every fitted estimator has.
-OPTIONAL = (*COLUMNS, "_minus_one_seen")
+OPTIONAL = (*COLUMNS, "_minus_one_seen", OUTPUT)
+# Parameters that files of earlier versions do not have.
+NEW_PARAMETERS = {TableEncoder: ("decimal", "thousands")}
 CLASSES = {kind.__name__: kind for kind in ATTRIBUTES}
 # Types of attributes without annotation; all others are arrays or None.
 TYPES = {
     "n_features_in_": int,
     "feature_names_in_": NDArray[Any],
     "n_samples_seen_": float | NDArray[Any],
+    OUTPUT: dict,
 }
 # Fields of records that may be infinite; no number may be NaN.
 INFINITE: dict[type, tuple[str, ...]] = {
@@ -115,7 +120,8 @@ GENERATOR, KEY_SIZE = "MT19937", 624
 def attribute_types(kind: Any) -> dict[str, Any]:
     """Return the types of the saved attributes of an estimator class."""
     known = {**TYPES, **type_hints(kind)}
-    return {name: known.get(name, NDArray[Any] | None) for name in ATTRIBUTES[kind]}
+    more = (OUTPUT,) if kind in TRANSFORMERS else ()
+    return {name: known.get(name, NDArray[Any] | None) for name in (*ATTRIBUTES[kind], *more)}
 
 
 def records() -> dict[str, Any]:
@@ -156,12 +162,16 @@ def made_record(kind: Any, parts: dict[str, Any]) -> Any:
 def saved_attributes(estimator: Any) -> dict[str, Any]:
     """Return the saved attributes of an estimator; none if it is not fitted."""
     found = vars(estimator)
-    return {name: found[name] for name in ATTRIBUTES[type(estimator)] if name in found}
+    return {name: found[name] for name in attribute_types(type(estimator)) if name in found}
 
 
 def restored(kind: Any, parameters: dict[str, Any], state: dict[str, Any]) -> Any:
     """Return an estimator with valid parameters and saved attributes."""
-    optional = OPTIONAL if state else ATTRIBUTES[kind]
+    optional = OPTIONAL if state.keys() - {OUTPUT} else (*ATTRIBUTES[kind], OUTPUT)
+    if not set(state.get(OUTPUT, {}).values()) <= {*CONTAINERS}:
+        raise ValueError(
+            f"a {kind.__name__} has the output {state[OUTPUT]!r}, expected a container"
+        )
     check_fields(state, attribute_types(kind), kind.__name__, optional)
     estimator = kind(**parameters)
     if isinstance(estimator, StreamClassifier | StreamPipeline):
@@ -279,7 +289,8 @@ class ModelDecoder(Decoder):
         kind = estimator_class(content["class"])
         parameters = self.decode_named(content["parameters"])
         needed = dict.fromkeys(inspect.signature(kind).parameters, object)
-        check_fields(parameters, needed, kind.__name__, needed if kind in EXPERTS else ())
+        optional = needed if kind in EXPERTS else NEW_PARAMETERS.get(kind, ())
+        check_fields(parameters, needed, kind.__name__, optional)
         return restored(kind, parameters, self.decode_named(content["state"]))
 
     def _build_record(self, content: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Largest number of classes whose names are written, and number of classes from which on the
-# confusion matrix is larger than the other panels.
-NAMED_CLASSES, WIDE_CONFUSION = 30, 12
+# Largest number of classes that a confusion matrix shows, number of those that are shown of more,
+# and number of classes from which on it is larger than the other panels.
+NAMED_CLASSES, CONFUSED_CLASSES, WIDE_CONFUSION = 30, 24, 12
 # Height of a named class in a large confusion, in inches.
 CLASS_SIZE = 0.29
 # Longest name of a class; largest number of curves whose legend is below the panel.
@@ -37,21 +37,22 @@ COUNTS_HEIGHT = 3.5
 LONG_LABEL = 24
 
 
-def evaluation(measures: Measures, positive: Any = None) -> Figure:
+def evaluation(
+    measures: Measures, positive: Any = None, name_of: Callable[[Any], str] = str
+) -> Figure:
     """Return a figure of the measures of `seqmed evaluate`.
 
     Panels: calibration, confusion, precision and recall. The last one is of the ``positive`` class
-    only, or of all classes with None.
+    only, or of all classes with None. ``name_of`` returns the name of a class.
     """
-    names = list(map(str, measures.classes))
+    names = list(map(name_of, measures.classes))
     curves = {
         label: curve
         for label, curve in measures.curves().items()
         if positive is None or label == positive
     }
     (width, height), large = PANEL, len(names) > WIDE_CONFUSION
-    named = CLASS_SIZE * len(names) + 1.6 if len(names) <= NAMED_CLASSES else 0.0
-    side = max(1.7 * height, named)  # of a large confusion
+    side = max(1.7 * height, CLASS_SIZE * min(len(names), NAMED_CLASSES) + 1.6)  # if it is large
     widths = [width, side if large else width]
     if curves:
         widths.append(width + 1.6 * (len(curves) > CURVES_BELOW))
@@ -63,10 +64,10 @@ def evaluation(measures: Measures, positive: Any = None) -> Figure:
         axes[0].set_box_aspect(height / width)
     confusion(axes[1], measures.matrix, names)
     if curves:
-        averages = {str(label): measures.ranking(label) for label in curves}
+        averages = {name_of(label): measures.ranking(label) for label in curves}
         precision_recall(
             axes[2],
-            {str(label): curve for label, curve in curves.items()},
+            {name_of(label): curve for label, curve in curves.items()},
             {name: each.average_precision for name, each in averages.items() if each is not None},
         )
     return figure
@@ -119,39 +120,59 @@ def confusion(axes: Axes, matrix: Any, names: Sequence[str]) -> Axes:
     """Draw a confusion matrix: counts, shaded by their fraction of the true class.
 
     The matrix (K, K) has a row for every true class and a column for every predicted one. The names
-    (K,) and the counts are written if there are at most `NAMED_CLASSES`.
+    are those of the classes (K,). Of more than `NAMED_CLASSES`, only the most confused ones are
+    shown, and all others together.
     """
-    matrix = np.asarray(matrix)
+    matrix, title = np.asarray(matrix), "confusion"
+    if len(names) > NAMED_CLASSES:
+        title = f"confusion of the {CONFUSED_CLASSES} most confused of {len(names):,} classes"
+        matrix, names = most_confused(matrix, names)
     shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    axes.set(xlabel="predicted", ylabel="true", title="confusion")
-    if len(names) <= NAMED_CLASSES:
-        from matplotlib.ticker import EngFormatter
+    axes.set(xlabel="predicted", ylabel="true", title=title)
+    from matplotlib.ticker import EngFormatter
 
-        short = EngFormatter(places=0, sep="")
-        size = 9.0 if len(names) <= 10 else 7.5 if len(names) <= 20 else 6.5
-        texts = [shortened(name) for name in names]
-        upright = max(map(len, texts), default=0) * len(names) <= UPRIGHT
-        turned: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
-        axes.set_xticks(range(len(names)), texts, fontsize=size, **({} if upright else turned))
-        axes.set_yticks(range(len(names)), texts, fontsize=size)
-        few = len(names) <= 5
-        for true, predicted in np.argwhere(matrix):
-            count = matrix[true, predicted]
-            axes.text(
-                predicted, true, f"{count:,}" if few else short(count), ha="center",
-                va="center", fontsize=size - 1.0,
-                color="white" if shares[true, predicted] > 0.5 else "black",
-            )  # fmt: skip
-    else:
-        axes.set(xticks=[], yticks=[])
+    short = EngFormatter(places=0, sep="")
+    size = 9.0 if len(names) <= 10 else 7.5 if len(names) <= 20 else 6.5
+    texts = [shortened(name, LONGEST_NAME * (1 + (len(names) > WIDE_CONFUSION))) for name in names]
+    upright = max(map(len, texts), default=0) * len(names) <= UPRIGHT
+    turned: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+    axes.set_xticks(range(len(names)), texts, fontsize=size, **({} if upright else turned))
+    axes.set_yticks(range(len(names)), texts, fontsize=size)
+    few = len(names) <= 5
+    for true, predicted in np.argwhere(matrix):
+        count = matrix[true, predicted]
+        axes.text(
+            predicted, true, f"{count:,}" if few else short(count), ha="center",
+            va="center", fontsize=size - 1.0,
+            color="white" if shares[true, predicted] > 0.5 else "black",
+        )  # fmt: skip
     return axes
 
 
-def shortened(name: str) -> str:
+def most_confused(matrix: Array, names: Sequence[str]) -> tuple[Array, list[str]]:
+    """Return the confusion of the most confused classes, with all others as the last class.
+
+    They are those of the most frequent errors, then the largest ones.
+    """
+    errors = matrix - np.diag(np.diag(matrix))
+    pairs = np.column_stack(
+        np.unravel_index(np.argsort(-errors, axis=None, kind="stable"), errors.shape)
+    )
+    wrong = pairs[: np.count_nonzero(errors)].ravel().tolist()
+    largest = np.argsort(-matrix.sum(axis=1), kind="stable").tolist()
+    shown = sorted(list(dict.fromkeys([*wrong, *largest]))[:CONFUSED_CLASSES])
+    groups = np.full(len(names), len(shown))
+    groups[shown] = np.arange(len(shown))
+    found = np.zeros((len(shown) + 1, len(shown) + 1))
+    np.add.at(found, (groups[:, None], groups[None, :]), matrix)
+    return found, [*(names[place] for place in shown), f"{len(names) - len(shown):,} others"]
+
+
+def shortened(name: str, longest: int = LONGEST_NAME) -> str:
     """Return the name of a class, shortened if it is long."""
-    half = LONGEST_NAME // 2
-    return name if len(name) <= LONGEST_NAME else f"{name[:half]}…{name[1 - half :]}"
+    half = longest // 2
+    return name if len(name) <= longest else f"{name[:half]}…{name[1 - half :]}"
 
 
 def precision_recall(

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.numeric.arrays import Array
+from seqmed.numeric.words import in_words
 
 # Classes that are listed in an error.
 LISTED = 10
@@ -102,7 +103,7 @@ def positive_place(classes: NDArray[Any], positive: Any = None) -> int:
     if len(names) != 2:
         raise ValueError(
             f"the model has {len(names)} {'class' if len(names) == 1 else 'classes'}, expected two "
-            "for a threshold or a positive class: use costs instead (--cost)."
+            f"for a threshold or a positive class: use {in_words('--cost', 'costs')} instead."
         )
     if positive is not None and positive not in names:
         raise ValueError(

@@ -176,8 +176,7 @@ def final_step(model: Any, X: MatrixLike) -> tuple[Any, Any]:
         return final_step(model.best_estimator_, X)
     refuse_plain_pipeline(model, "query got")
     if isinstance(model, Pipeline):
-        *steps, (_, final) = model.steps
-        return final_step(final, transformed(steps, X))
+        return final_step(model.steps[-1][1], transformed(model.steps, X))
     if not hasattr(model, "_uncertainty"):
         raise TypeError(
             f"query got a model of type {type(model).__name__}, expected a fitted SeqMED, "

@@ -7,15 +7,14 @@ of these predictions ranks the candidates, without a validation set and without 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import _safe_indexing, indexable
@@ -23,7 +22,6 @@ from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted
 
 from seqmed.estimators.base import (
-    Method,
     StreamClassifier,
     available_if_has,
     copy_to_fit,
@@ -31,13 +29,14 @@ from seqmed.estimators.base import (
     snapshot,
     unfitted,
 )
+from seqmed.estimators.bases import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from seqmed.estimators.labels import NO_LABELS
 from seqmed.estimators.seqmed import SeqMED
 from seqmed.estimators.validation import MatrixLike, refuse_plain_pipeline
 from seqmed.selection.race import Record, common_classes, empty_race, labels_of, make_candidates
 
 
-def of_best(method: Method) -> Method:
+def of_best(method: Callable[..., Any]) -> Any:
     """Return a method that calls the method of this name of the best candidate."""
     name = method.__name__
 
@@ -46,7 +45,7 @@ def of_best(method: Method) -> Method:
     def called(self: Any, X: MatrixLike, *arguments: Any, **named: Any) -> Any:
         return getattr(self._snapshot().best_estimator_, name)(X, *arguments, **named)
 
-    return cast("Method", called)
+    return called
 
 
 class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from seqmed.numeric.words import in_words
 from seqmed.streams.faults import Fault, StreamError, notice
 from seqmed.streams.pieces import Table
 from seqmed.tables.encoder import TableEncoder
@@ -17,9 +18,9 @@ from seqmed.tables.messages import listed, shown, similar_name
 class InputColumns:
     """Compares the columns of every input with those that a stream needs."""
 
-    def __init__(self, label: str | None, label_required: bool):
+    def __init__(self, label: str | None, label_required: bool, known: Sequence[str]):
         self._label, self._label_required = label, label_required
-        self._known: set[str] = set()  # columns of the inputs before
+        self._known = {*known}  # columns of the inputs before
 
     def check(self, table: Table, source: str, needed: Sequence[str]) -> None:
         """Compare an input that was opened with those before it.
@@ -48,13 +49,16 @@ class InputColumns:
                 )
             if self._label_required and not self._known and table.complete:
                 raise StreamError(
-                    f"{missing} (it has {named(table.names)}): check --label. If there are no "
-                    "labels yet, pass --no-labels."
+                    f"{missing} (it has {named(table.names)}): "
+                    + in_words(
+                        "check --label. If there are no labels yet, pass --no-labels.",
+                        "check the LabelColumn, or pass label_required=False.",
+                    )
                 )
             notice(f"{source}: no column {self._label!r}, so its rows are unlabeled.")
         new = [name for name in table.names if name not in known]
         if new and self._known and table.complete:
-            notice(f"{source}: columns that are not in the first file are ignored: {named(new)}.")
+            notice(f"{source}: columns that were not in the first batch are ignored: {named(new)}.")
         self._known |= set(table.names)
 
 
@@ -98,6 +102,11 @@ class EncoderCheck:
         """Return the columns that every file must have; None before they are chosen."""
         encoder = self._encoder()
         return encoder.needed_ if hasattr(encoder, "encoding_") else None
+
+    def known(self) -> list[str]:
+        """Return all columns of the first batch; none before the encoder is fitted."""
+        encoder = self._encoder()
+        return encoder.feature_names_in_.tolist() if hasattr(encoder, "encoding_") else []
 
     def decide(self, table: Any) -> None:
         """Choose the columns by the rows of the first batch, a table of all columns.

@@ -8,7 +8,8 @@ number of fields, which are as quickly counted here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -16,20 +17,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv
 
+from seqmed.numeric.words import in_words
 from seqmed.streams import inputs
 from seqmed.streams.dialects import (
-    COMMA,
-    NUMBER,
-    POINT,
     SEPARATORS,
     TAB,
     Dialect,
     Records,
     find_number_style,
     find_separator,
-    usual_numbers,
 )
-from seqmed.streams.faults import FIELDS, QUOTES, Fault, StreamError
+from seqmed.streams.faults import FIELDS, QUOTES, Fault, StreamError, notice
 from seqmed.streams.inputs import UTF8, check_limit
 from seqmed.streams.pieces import (
     LITTLE,
@@ -46,6 +44,7 @@ from seqmed.streams.pieces import (
     places,
     without_blank,
 )
+from seqmed.tables.cells import COMMA, NUMBER, POINT, usual_numbers
 from seqmed.tables.messages import shown
 
 # The first line by which Excel is told the separator.
@@ -74,7 +73,10 @@ class Delimited(TextTable):
         separator = find_separator(records, candidates[0])
         self._grammar = Grammar(separator)
         super().__init__(text, self._grammar.split)
-        self._style = find_number_style(records[separator], separator, chosen)
+        header, rows = records[separator]
+        self._row_names = have_row_names(header, rows)
+        header = ["", *header] if self._row_names else header
+        self._style = find_number_style((header, rows), separator, chosen)
         self.names = self._take_header()
         text.block = max(inputs.BLOCK, inputs.COLUMN_BYTES * len(self.names))
         detected = Dialect(
@@ -104,8 +106,11 @@ class Delimited(TextTable):
             names = [field.decode().strip() for field in fields or ()]
         except UnicodeDecodeError:
             raise StreamError(
-                f"{where} is {shown(record)}, expected column names in UTF-8: name the encoding "
-                "with --encoding cp1252 or --encoding latin-1."
+                f"{where} is {shown(record)}, expected column names in UTF-8: "
+                + in_words(
+                    "name the encoding with --encoding cp1252 or --encoding latin-1.",
+                    "name the encoding with Dialect(encoding='cp1252') or 'latin-1'.",
+                )
             ) from None
         if not names:
             raise StreamError(
@@ -115,7 +120,8 @@ class Delimited(TextTable):
         if len(names) == 1 and any(other in names[0] for other in ",;\t|"):
             raise StreamError(
                 f"{where} is {shown(names[0])}, expected names separated by "
-                f"{self._grammar.delimiter!r}: set the separator with --sep."
+                f"{self._grammar.delimiter!r}: set the separator with "
+                + in_words("--sep.", "Dialect(sep=).")
             )
         counted = [str(place) for place in range(len(names))]
         if names != counted and all(NUMBER.fullmatch(name) for name in names):
@@ -123,7 +129,10 @@ class Delimited(TextTable):
                 f"{where} holds numbers ({shown(names[0])}, ...), expected column names: add a "
                 "header line."
             )
-        return check_column_names(names, self._text.name)
+        if self._row_names:
+            notice(f"{text.name}: rows have one field more than the header, a name of the row.")
+            names = ["", *names]
+        return check_column_names(with_names(names), self._text.name)
 
     def cells(self, piece: Piece, wanted: Wanted) -> Cells:
         names, sizes = wanted.of(self.names), np.diff(piece.ends, prepend=0)
@@ -187,6 +196,24 @@ class Delimited(TextTable):
             faults.append((row, Fault(FIELDS, None, got)))
             records[row] = empty
         return b"".join(records), faults
+
+
+def have_row_names(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether all rows begin with a different name, which has no field in the header, as R does."""
+    firsts = {row[0] for row in rows if len(row) == len(header) + 1}
+    return len(firsts) == len(rows) > 1
+
+
+def with_names(names: Sequence[str]) -> list[str]:
+    """Return column names with "Unnamed: 0" in place of an empty first one, as pandas reads it."""
+    found = list(names)
+    for place in [place for place, name in enumerate(names) if not name]:
+        found[place] = f"Unnamed: {place}"
+        for number in count(1):
+            if found[place] not in names:
+                break
+            found[place] = f"Unnamed: {place}.{number}"
+    return found
 
 
 def first_records(text: Text, grammar: Grammar) -> Records:

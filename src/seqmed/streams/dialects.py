@@ -5,17 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
-from typing import Any
 
-from pyarrow import compute
-
+from seqmed.numeric.words import Shown
 from seqmed.streams.faults import StreamError
 from seqmed.streams.inputs import known_encoding
-from seqmed.tables.cells import MISSING_SIGNS, MISSING_WORDS
+from seqmed.tables.cells import (
+    COMMA,
+    MISSING_SIGNS,
+    MISSING_WORDS,
+    POINT,
+    THOUSANDS,
+    number_pattern,
+)
 
-COMMA, SEMICOLON, TAB, PIPE = SEPARATORS = (",", ";", "\t", "|")
-POINT = "."
+SEMICOLON, TAB = ";", "\t"
+SEPARATORS = (COMMA, SEMICOLON, TAB, "|")
 # Spellings of the tab at a shell.
 NAMED = {"\\t": TAB, "tab": TAB}
 # Fraction of the cells of a column that have to be numbers for it to be a column of numbers.
@@ -35,7 +39,8 @@ class Dialect:
     ----------
     sep : the character between fields of CSV: a comma, semicolon, tab, "|" or another one.
     decimal : "." or ",".
-    thousands : the character between groups of three digits: "." or ","; "" for none.
+    thousands : the character between groups of three digits: ".", ",", a space or an apostrophe; ""
+        for none. Spaces and apostrophes are not detected.
     encoding : a name of a Python codec, such as "utf-8", "cp1252" or "latin-1". A byte order mark
         is always recognised.
     """
@@ -55,8 +60,11 @@ class Dialect:
             object.__setattr__(self, "sep", sep)
         if self.decimal not in (None, POINT, COMMA):
             raise StreamError(f"decimal={self.decimal!r}, expected '.' or ','.")
-        if self.thousands not in (None, "", POINT, COMMA):
-            raise StreamError(f"thousands={self.thousands!r}, expected '.', ',' or '' for none.")
+        if self.thousands not in (None, "", *THOUSANDS):
+            raise StreamError(
+                f"thousands={self.thousands!r}, expected '.', ',', a space, an apostrophe, or '' "
+                "for none."
+            )
         if self.thousands and self.thousands == self.decimal:
             raise StreamError(
                 f"decimal and thousands are both {self.decimal!r}, expected different characters."
@@ -70,6 +78,9 @@ class Dialect:
         return replace(other, **own)
 
     def __str__(self) -> str:
+        if not Shown.by_command:
+            own = {name: value for name, value in asdict(self).items() if value is not None}
+            return ", ".join(f"{name}={value!r}" for name, value in own.items())
         options = {
             "--sep": self.sep and ("tab" if self.sep == TAB else f"'{self.sep}'"),
             "--decimal": self.decimal and f"'{self.decimal}'",
@@ -77,29 +88,6 @@ class Dialect:
             "--encoding": self.encoding,
         }
         return " ".join(f"{name} {value}" for name, value in options.items() if value)
-
-
-@lru_cache(maxsize=32)
-def number_pattern(decimal: str, thousands: str) -> str:
-    """Return the pattern of a whole cell that is a number."""
-    group = f"(?:[1-9][0-9]{{0,2}}(?:{re.escape(thousands)}[0-9]{{3}})+|[0-9]+)"
-    digits, point = group if thousands else "[0-9]+", re.escape(decimal)
-    number = f"(?:{digits}(?:{point}[0-9]*)?|{point}[0-9]+)"
-    return f"^[ \t]*[+-]?{number}(?:[eE][+-]?[0-9]+)?[ \t]*$"
-
-
-NUMBER = re.compile(number_pattern(POINT, ""))
-
-
-def usual_numbers(column: Any, decimal: str, thousands: str) -> Any:
-    """Return a column of texts with numbers in the usual notation: 1.234,5 becomes 1234.5.
-
-    Only cells that are wholly a number are changed. The column is a pyarrow array of strings.
-    """
-    written = compute.match_substring_regex(column, number_pattern(decimal, thousands))
-    usual = compute.replace_substring(column, thousands, "") if thousands else column
-    usual = compute.replace_substring(usual, decimal, POINT)
-    return compute.if_else(written, usual, column)
 
 
 # -- detection -------------------------------------------------------------------------------------
@@ -136,6 +124,8 @@ def find_number_style(records: Records, separator: str, chosen: Dialect) -> Numb
     styles: list[NumberStyle] = [(POINT, ""), (POINT, COMMA), (COMMA, ""), (COMMA, POINT)]
     if separator == SEMICOLON:
         styles[1], styles[2] = styles[2], styles[1]
+    if chosen.thousands in THOUSANDS[2:]:
+        styles = [(POINT, chosen.thousands), (COMMA, chosen.thousands)]
     styles = [
         (decimal, thousands)
         for decimal, thousands in styles

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from seqmed.numeric.words import in_words
 from seqmed.tables.cells import NOT_A_NUMBER, NOT_FINITE
 from seqmed.tables.dates import NOT_A_DATE
 from seqmed.tables.kinds import Fault as Fault
@@ -23,21 +24,42 @@ LONG_CELL = "cell too long"
 NESTED = "not a single value"
 QUOTES = "broken quotes or line end"
 
-# Expected value and remedy for each reason.
+# Expected value and remedy for each reason, on the command line and in Python.
 REMEDIES = {
-    FIELDS: "one field for every column name: correct the row, or set the separator with --sep",
-    INVALID_TEXT: "UTF-8: name the encoding with --encoding cp1252 or --encoding latin-1",
-    JSON: "one JSON object on every line: correct the line",
-    LABEL: "a label of the same type as before: correct it, or start a new model with "
-    "--label-type string",
-    LONG_CELL: "at most 1 MiB: shorten the cell, or leave the column out of the file",
-    NESTED: "a text, a number, true, false or null: correct the line",
-    NOT_A_DATE: "a date in the format of the first batch: correct it, or make the model with "
-    "--date COLUMN=FORMAT, --na WORD if it is a missing cell, --categorical or --drop",
-    NOT_A_NUMBER: "a number: correct it, or make the model with --na WORD if it is a missing cell, "
-    "--categorical or --drop",
-    NOT_FINITE: "a finite number of at most 1e70: correct it, or leave the column out with --drop",
-    QUOTES: "quotes around a whole field, doubled within it: correct the row",
+    FIELDS: (
+        "one field for every column name: correct the row, or set the separator with --sep",
+        "one field for every column name: correct the row, or set the separator with Dialect(sep=)",
+    ),
+    INVALID_TEXT: (
+        "UTF-8: name the encoding with --encoding cp1252 or --encoding latin-1",
+        "UTF-8: name the encoding with Dialect(encoding='cp1252') or 'latin-1'",
+    ),
+    JSON: ("one JSON object on every line: correct the line",) * 2,
+    LABEL: (
+        "a label of the same type as before: correct it, or start a new model with --label-type "
+        "string",
+        "a label of the same type as before: correct it, or start anew with "
+        "LabelColumn(type='string')",
+    ),
+    LONG_CELL: ("at most 1 MiB: shorten the cell, or leave the column out of the file",) * 2,
+    NESTED: ("a text, a number, true, false or null: correct the line",) * 2,
+    NOT_A_DATE: (
+        "a date in the format of the first batch: correct it, or make the model with --date "
+        "COLUMN=FORMAT, --na WORD if it is a missing cell, --categorical or --drop",
+        "a date in the format of the first batch: correct it, or make the encoder with "
+        "missing_values if it is a missing cell, or another kind in kinds",
+    ),
+    NOT_A_NUMBER: (
+        "a number: correct it, or make the model with --na WORD if it is a missing cell, "
+        "--categorical or --drop",
+        "a number: correct it, or make the encoder with missing_values if it is a missing cell, or "
+        "another kind in kinds",
+    ),
+    NOT_FINITE: (
+        "a finite number of at most 1e70: correct it, or leave the column out with --drop",
+        "a finite number of at most 1e70: correct it, or leave the column out with the kind 'drop'",
+    ),
+    QUOTES: ("quotes around a whole field, doubled within it: correct the row",) * 2,
 }
 
 
@@ -69,8 +91,9 @@ class BadRow(NamedTuple):
 
     def error(self) -> StreamError:
         """Return the error for this row."""
-        remedy = REMEDIES[self.fault.reason]
-        return StreamError(f"{self}, expected {remedy}, or skip bad rows with --on-error skip.")
+        remedy = in_words(*REMEDIES[self.fault.reason])
+        skip = in_words("--on-error skip", "on_error='skip'")
+        return StreamError(f"{self}, expected {remedy}, or skip bad rows with {skip}.")
 
 
 @dataclass
@@ -108,5 +131,5 @@ def refusing(name: str, kind: str) -> Iterator[None]:
         said = " ".join(str(error).split())[:200] or type(error).__name__
         raise StreamError(
             f"{name} cannot be read as {kind} ({said}): check the file, or name its format with "
-            "--format."
+            + in_words("--format.", "file_format=.")
         ) from error

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from seqmed.numeric.words import in_words
 from seqmed.streams.faults import StreamError, notice, refusing
 from seqmed.tables.messages import listed
 
@@ -32,6 +33,7 @@ SUFFIXES = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".tab": "tsv",
+    ".txt": "csv",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "jsonl",
@@ -43,6 +45,8 @@ SUFFIXES = {
 }
 STANDARD_INPUT = "-"
 HIDDEN = (".", "_")
+# Files that are tables only if they are named: in a folder they may be notes.
+ONLY_NAMED = (".txt",)
 UTF8 = "utf-8"
 # Byte order marks besides that of UTF-8, longest first.
 MARKS = {
@@ -90,7 +94,7 @@ def find_inputs(paths: Sequence[str | os.PathLike[str]], kind: str | None) -> li
         if counts[each.key] > 1:
             raise StreamError(
                 f"{each.name} is given twice, expected each file once: leave one out. To learn it "
-                "twice, run the command again with --again."
+                + in_words("twice, run the command again with --again.", "twice, pass again=True.")
             )
     return inputs
 
@@ -121,7 +125,8 @@ def as_input(path: Path, kind: str | None) -> Input:
         if kind is None or (compressed and kind not in TEXT_FORMATS):
             raise StreamError(
                 f"{path} ends in {path.suffix!r}, expected one of {', '.join(SUFFIXES)} (the text "
-                "formats also with .gz): rename it, or set the format with --format."
+                "formats also with .gz): rename it, or set the format with "
+                + in_words("--format.", "file_format=.")
             )
     return Input(shown_path(path), path.resolve(), kind, compressed, resumable)
 
@@ -137,7 +142,9 @@ def files_in(folder: Path, kind: str | None) -> list[Input]:
     for path in sorted(folder.iterdir(), key=lambda each: each.name):
         if path.name.startswith(HIDDEN):
             continue
-        known = kind is not None or path.name.lower().removesuffix(".gz").endswith(tuple(SUFFIXES))
+        known = kind is not None or path.name.lower().removesuffix(".gz").endswith(
+            tuple(SUFFIXES.keys() - ONLY_NAMED)
+        )
         if known and path.is_file():
             inputs.append(as_input(path, kind))
         else:
@@ -145,7 +152,7 @@ def files_in(folder: Path, kind: str | None) -> list[Input]:
     if not inputs:
         raise StreamError(
             f"{folder} holds no file that can be read, expected {', '.join(SUFFIXES)}: check the "
-            "path, or set the format of its files with --format."
+            "path, or set the format of its files with " + in_words("--format.", "file_format=.")
         )
     if others:
         notice(
@@ -215,7 +222,8 @@ def as_utf8(content: Bytes, chosen: str | None, source: str) -> tuple[Bytes, str
             except UnicodeError as error:
                 raise StreamError(
                     f"{source} is not in {encoding} ({error.__class__.__name__}): name its "
-                    "encoding with --encoding, for example cp1252 or utf-8."
+                    f"encoding with {in_words('--encoding', 'Dialect(encoding=)')}, for example "
+                    "cp1252 or utf-8."
                 ) from None
             if text or not block:
                 return text
@@ -247,7 +255,7 @@ def encoding_of(start: bytes, chosen: str | None, source: str) -> str:
         name = "utf-16-le" if start[1] == 0 else "utf-16-be"
         raise StreamError(
             f"{source} looks like UTF-16 without a byte order mark, expected UTF-8: name its "
-            f"encoding with --encoding {name}."
+            "encoding with " + in_words(f"--encoding {name}.", f"Dialect(encoding={name!r}).")
         )
     return UTF8 if chosen is None else known_encoding(chosen)
 

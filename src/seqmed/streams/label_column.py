@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed.streams.dialects import NUMBER
+from seqmed.numeric.words import in_words
 from seqmed.streams.faults import LABEL, Fault, StreamError
 from seqmed.streams.pieces import coded
 from seqmed.streams.positions import read_stored, refuse_stored
-from seqmed.tables.cells import MISSING_WORDS, cell_text
+from seqmed.tables.cells import MISSING_WORDS, NUMBER, cell_text
 from seqmed.tables.messages import shown
 
 WHOLE = re.compile(r"([+-]?(?:0|[1-9][0-9]{0,18}))(?:\.0*)?")
@@ -37,11 +37,13 @@ class LabelColumn:
     unlabeled : marker of unlabeled rows besides `MISSING_WORDS`. None means -1, as in the
         estimators; with the empty string only empty cells are unlabeled.
     type : "integer", "boolean" or "string"; None to infer it from the first labels.
+    spelling : how false and true are written, of booleans; None for "false" and "true".
     """
 
     name: str
     unlabeled: str | None = None
     type: str | None = None
+    spelling: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.unlabeled, str):
@@ -49,6 +51,8 @@ class LabelColumn:
         if self.type not in (None, *LABEL_TYPES):
             accepted = ", ".join(LABEL_TYPES)
             raise StreamError(f"the label type is {self.type!r}, expected one of {accepted}.")
+        if self.spelling is not None and len(self.spelling) != 2:
+            raise StreamError(f"the spelling is {self.spelling!r}, expected two texts.")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the column as plain values."""
@@ -64,30 +68,41 @@ class LabelColumn:
     def check_same(self, chosen: LabelColumn) -> None:
         """Refuse a choice that differs from this column; default values are not compared."""
         options = {"name": "--label", "unlabeled": "--unlabeled", "type": "--label-type"}
-        for each in fields(LabelColumn):
-            now, before = getattr(chosen, each.name), getattr(self, each.name)
+        for name, option in options.items():
+            now, before = getattr(chosen, name), getattr(self, name)
             if now is not None and now != before:
-                fixed = f"without {options[each.name]}, which cannot be added"
+                fixed = f"without {option}, which cannot be added"
                 if before is not None:
-                    fixed = f"with {options[each.name]} {shown(before)}, not {shown(now)}"
+                    fixed = f"with {option} {shown(before)}, not {shown(now)}"
                 raise StreamError(
                     f"the model was made {fixed}: leave the option out, or start a new model."
                 )
 
     def of_first(self, labels: Sequence[TextLabels]) -> LabelColumn:
         """Return the column with the type of the first labels; unchanged if there are none."""
-        texts = {each.texts[code] for each in labels for code in np.unique(each.codes).tolist()}
-        found = [text for text in texts if text is not None]
+        found = list(dict.fromkeys(text for each in labels for text in each.found))
+        if self.type == BOOLEAN and found and self.spelling is None:
+            return replace(self, spelling=spelling_of(found))
         if self.type is not None or not found:
             return self
         signs = any(each.signs for each in labels)
         if self.unlabeled is None and signs and set(found) <= {"1", "+1"}:
             raise StreamError(
                 f"column {self.name!r} holds only -1 and +1, so -1 may be a class or mark "
-                "unlabeled rows. If it is a class, pass --unlabeled NA; if not, pass "
-                "--unlabeled -1."
+                "unlabeled rows. If it is a class, pass "
+                + in_words(
+                    "--unlabeled NA; if not, pass --unlabeled -1.",
+                    "LabelColumn(unlabeled='NA'); if not, pass LabelColumn(unlabeled='-1').",
+                )
             )
-        return replace(self, type=label_type(found, self.name))
+        kind = label_type(found, self.name)
+        return replace(self, type=kind, spelling=spelling_of(found) if kind == BOOLEAN else None)
+
+    def text(self, label: Any) -> str:
+        """Return a class as the first labels are spelled."""
+        if self.spelling is not None and isinstance(label, bool):
+            return self.spelling[label]
+        return str(cell_text(label))
 
     def values(self, labels: Sequence[TextLabels]) -> NDArray[np.object_]:
         """Return labels of one type, None for unlabeled rows, (n,)."""
@@ -108,6 +123,12 @@ class TextLabels(NamedTuple):
     codes: NDArray[np.intp]
     texts: list[str | None]
     signs: bool
+
+    @property
+    def found(self) -> list[str]:
+        """The texts that occur, in the order of the rows."""
+        texts = [self.texts[code] for code in dict.fromkeys(self.codes.tolist())]
+        return [text for text in texts if text is not None]
 
     def of(self, rows: NDArray[np.intp]) -> TextLabels:
         """Return the labels of some rows."""
@@ -162,9 +183,20 @@ def label_type(texts: Iterable[str], column: str) -> str:
     if measured and all(NUMBER.fullmatch(text) for text in texts):
         raise StreamError(
             f"column {column!r} holds numbers like {shown(measured[0])}, expected classes: name "
-            "another column with --label, or use every number as a class with --label-type string."
+            + in_words(
+                "another column with --label, or use every number as a class with --label-type "
+                "string.",
+                "another LabelColumn, or use every number as a class with its type='string'.",
+            )
         )
     return STRING
+
+
+def spelling_of(texts: Sequence[str]) -> tuple[str, str]:
+    """Return how false and true are written, by the first of some texts that is a word."""
+    first = next((text for text in texts if text.lower() in ("false", "true")), "true")
+    change = str.upper if first.isupper() else str.title if first[0].isupper() else str.lower
+    return change("false"), change("true")
 
 
 @lru_cache(maxsize=4096)

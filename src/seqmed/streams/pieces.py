@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute, types
 
+from seqmed.numeric.words import in_words
 from seqmed.streams import inputs
 from seqmed.streams.faults import INVALID_TEXT, LONG_CELL, Fault, StreamError, notice, refusing
 from seqmed.streams.inputs import Bytes, check_limit
@@ -306,7 +307,8 @@ class Text:
                     self.deferred, self.buffer = True, b""
                     notice(
                         f"{self.name}, line {line}: the last line has no line end and may be "
-                        "incomplete: it was left for the next run. Read it with --final."
+                        "incomplete: it was left for the next run. Read it with "
+                        + in_words("--final.", "final=True.")
                     )
                     return
             self.buffer = self.buffer[len(raw) :]

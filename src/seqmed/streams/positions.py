@@ -29,6 +29,8 @@ DIGEST = re.compile(r"[0-9a-f]{64}")
 COUNTS = ("rows", "offset", "size", "modified")
 BINARY = (PARQUET, ARROW)
 Kind = TypeVar("Kind")
+# Fields that files of earlier versions do not have.
+ADDED = {"batches_before", "spelling"}
 
 
 @dataclass(frozen=True)
@@ -161,16 +163,17 @@ def changed(source: Input, rows: int) -> StreamError:
 def read_stored(kind: type[Kind], data: Any, what: str) -> Kind:
     """Return a dataclass from a stored result of `dataclasses.asdict`.
 
-    Fields are refused unless they are of their annotated types. Lists are read as tuples.
+    Fields are refused unless they are of their annotated types. Lists are read as tuples. Fields
+    in `ADDED` may be missing.
     """
     types = field_types(kind)
-    if not isinstance(data, dict) or set(data) != set(types):
+    if not isinstance(data, dict) or not types.keys() - ADDED <= set(data) <= types.keys():
         got = sorted(map(str, data)) if isinstance(data, dict) else type(data).__name__
         raise StreamError(
             f"the stored {what} has {got}, expected {sorted(types)}: the file is damaged or of "
             "another version. Start a new model."
         )
-    found = {name: nested(types[name], data[name], what) for name in types}
+    found = {name: nested(types[name], data[name], what) for name in data}
     for name, value in found.items():
         if not of_type(value, types[name]):
             refuse_stored(what, name, value)

@@ -149,7 +149,9 @@ class Stream:
         self._sizes_of_batches = (batch_by, batch_size, (first_batch_size or 0) if new else 0)
         self._borders = Borders(*self._sizes_of_batches)
         self._columns = InputColumns(
-            None if label is None else label.name, label_required and self.resumable
+            None if label is None else label.name,
+            label_required and self.resumable,
+            [] if check is None or position is None else check.known(),
         )
         self._begun = False
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -31,6 +33,16 @@ MISSING_SIGNS = ("?", "-", ".")
 # Codes, such as 01234, which are not numbers.
 CODE = "^0[0-9]+$"
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+POINT, COMMA = ".", ","
+# Characters between groups of three digits.
+THOUSANDS = (COMMA, POINT, " ", "'")
+# Currencies, which may stand before a number, and units after it. Two spaces do not break a line.
+CURRENCY = "[€$£¥₹]|EUR|USD|GBP|CHF|JPY|SEK|NOK|DKK|PLN|kr"
+UNIT = (
+    f"{CURRENCY}|[%‰]|°[CF]?|[kcmµn]?m[²³]?|km/h|m/s|mph|[kmµ]?g|lbs?|[mc]?l|[kM]?Wh?|[km]?V|"
+    "[km]?A|[mµn]?s|min|h|[kMG]?Hz|dB|h?Pa|[kMGT]i?B"
+)
+SPACE = "[ \u00a0\u202f]"
 # Cells that a spreadsheet runs, with any apostrophes before them. It runs no numbers.
 FORMULA = re.compile(r"'*[=+\-@\t\r]")
 INFINITY = "[+-]?inf(?:inity)?"
@@ -134,11 +146,16 @@ def seconds(array: Any) -> Array:
 # -- numbers --------------------------------------------------------------------------------------
 
 
-def numbers(column: Any, missing: tuple[str, ...] = ()) -> tuple[Array, dict[int, str]]:
-    """Return cells as numbers, NaN if missing or bad, and the reasons of bad cells by index."""
+def numbers(
+    column: Any, missing: tuple[str, ...] = (), unit: str = ""
+) -> tuple[Array, dict[int, str]]:
+    """Return cells as numbers, NaN if missing or bad, and the reasons of bad cells by index.
+
+    The unit may stand before or after a number, and may be left out.
+    """
     array = plain(column)
     if types.is_string(array.type):
-        values, bad = parsed_numbers(array, missing)
+        values, bad = parsed_numbers(without_unit(array, unit) if unit else array, missing)
     elif types.is_timestamp(array.type):
         values, bad = np.full(len(array), np.nan), np.flatnonzero(valid(array))
     else:
@@ -182,6 +199,53 @@ def parsed_numbers(strings: Any, missing: tuple[str, ...]) -> tuple[Array, Indic
     words = compute.index_in(lower, pa.array(["false", "true"])).cast(pa.float64())
     values = floats(compute.coalesce(found, words))
     return values, np.flatnonzero(np.isnan(values) & valid(array))
+
+
+@lru_cache(maxsize=32)
+def number_pattern(decimal: str, thousands: str) -> str:
+    """Return the pattern of a whole cell that is a number, with or without a unit.
+
+    The first group is the unit before the number, and the second one the unit after it.
+    """
+    between = SPACE if thousands == " " else re.escape(thousands)
+    group = f"(?:[1-9][0-9]{{0,2}}(?:{between}[0-9]{{3}})+|[0-9]+)"
+    digits, point = group if thousands else "[0-9]+", re.escape(decimal)
+    number = f"(?:{digits}(?:{point}[0-9]*)?|{point}[0-9]+)(?:[eE][+-]?[0-9]+)?"
+    around = f"[ \t]*[+-]?(?:({CURRENCY}){SPACE}?[+-]?)?{number}(?:{SPACE}?({UNIT}))?[ \t]*"
+    return f"^{around}$"
+
+
+def usual_numbers(column: Any, decimal: str, thousands: str) -> Any:
+    """Return a column of texts with numbers in the usual notation: 1.234,5 becomes 1234.5.
+
+    Only cells that are wholly a number, with or without a unit, are changed. The column is a
+    pyarrow array of strings.
+    """
+    written = compute.match_substring_regex(column, number_pattern(decimal, thousands))
+    usual = column
+    if thousands:
+        between = SPACE if thousands == " " else re.escape(thousands)
+        usual = compute.replace_substring_regex(column, f"([0-9]){between}([0-9])", r"\1\2")
+    usual = compute.replace_substring(usual, decimal, POINT)
+    return compute.if_else(written, usual, column)
+
+
+def common_unit(texts: Iterable[str]) -> str:
+    """Return the most common unit of numbers in the usual notation, empty if there is none."""
+    pattern = re.compile(number_pattern(POINT, ""))
+    found = Counter(
+        unit for text in texts if (match := pattern.match(text)) for unit in match.groups() if unit
+    )
+    return found.most_common(1)[0][0] if found else ""
+
+
+def without_unit(strings: Any, unit: str) -> Any:
+    """Return strings without a unit before or after a number."""
+    own = re.escape(unit)
+    before = f"^([ \t]*[+-]?){own}{SPACE}?([+-]?[0-9.])"
+    after = f"([0-9.]){SPACE}?{own}[ \t]*$"
+    bare = compute.replace_substring_regex(strings, before, r"\1\2")
+    return compute.replace_substring_regex(bare, after, r"\1")
 
 
 # -- levels and texts -----------------------------------------------------------------------------

@@ -12,25 +12,37 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from pyarrow import types
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from seqmed.estimators.bases import BaseEstimator, TransformerMixin
 from seqmed.estimators.validation import LARGEST_FEATURE
 from seqmed.numeric.arrays import Array, Points
+from seqmed.numeric.execution import callers_level
+from seqmed.numeric.words import in_words
 from seqmed.tables import kinds
-from seqmed.tables.cells import NOT_A_NUMBER, NOT_FINITE, TableError
+from seqmed.tables.cells import (
+    COMMA,
+    NOT_A_NUMBER,
+    NOT_FINITE,
+    POINT,
+    THOUSANDS,
+    TableError,
+    usual_numbers,
+)
 from seqmed.tables.dates import NOT_A_DATE
 from seqmed.tables.features import BESIDE_TEXT, LARGEST_SIZE, TFIDF, WEIGHTS, Encoding
-from seqmed.tables.frames import as_array, as_table, is_array
+from seqmed.tables.frames import as_array, as_table, is_array, named_columns
 from seqmed.tables.kinds import Choices, ColumnKind, Fault, TableWarning, typed
-from seqmed.tables.messages import listed
+from seqmed.tables.messages import listed, quoted
 
 # Why a column is left out, in words.
 REASONS = {
     "empty": "no cell has a value",
     "constant": "all cells are equal",
     "id": "a different value in every row",
+    "index": "row numbers of a data frame",
     "nested": "lists or other nested values",
 }
 # Expected value and remedy of a bad cell.
@@ -39,8 +51,9 @@ REMEDIES = {
     NOT_FINITE: "a finite number of at most 1e70",
     NOT_A_DATE: "a date in the format of the first batch",
 }
-# Metadata of a table whose kinds are decided: the parameters that decided them, and the kinds.
-DECIDED = b"seqmed.kinds"
+# Metadata of a table whose kinds are decided: the parameters that decided them, and the kinds; and
+# of a table whose numbers are in the usual notation.
+DECIDED, USUAL = b"seqmed.kinds", b"seqmed.numbers"
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -52,7 +65,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     - Numbers are standardised by the median and a robust standard deviation, unless `scale` says
       otherwise, and clipped at a million standard deviations. Durations are seconds. A missing cell
       is replaced by the median. If the first batch has missing cells in a column, an indicator is
-      added.
+      added. If all numbers of a column have the same unit, as in "12 €" or "35 %", the unit is
+      left out; a later cell with another unit is refused.
     - Categories are one-hot, with one feature for all other levels, such as those of less than one
       row in a hundred of the first batch. Categories with more than 50
       levels are hashed to 256 features.
@@ -65,7 +79,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
       scaled to length 1. The output is then sparse, and the other features of a row are scaled to
       a length of about 1.
     - Empty columns, constant columns, and columns with a different integer or string in every row
-      (ids) are left out, with a warning. So are columns of lists and other nested values.
+      (ids) are left out, with a warning. So are columns of lists and other nested values, and whole
+      numbers in a column named "" or "Unnamed: 0", which are the row numbers that pandas writes.
 
     A cell means the same in every storage: 1, 1.0 and "1" are one cell, and so are True and "true".
     Only the kind of a column may depend on storage: categorical columns of a data frame are
@@ -88,6 +103,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Further strings that mark a missing cell, besides "", "NA", "N/A", "n/a", "#N/A", "NaN",
         "nan", "NAN", "-nan", "-NaN", "null", "NULL", "None", "<NA>", "NaT", "?", "-" and ".". Those
         that are numbers or dates apply to typed columns as well.
+    decimal : {".", ","}, default="."
+        The decimal character of numbers in strings. It may be changed between two tables.
+    thousands : {",", ".", " ", "'"} or None, default=None
+        The character between groups of three digits of numbers in strings. It may be changed
+        between two tables.
     text_size : int >= 1, default=262144
         Number of features of a column of text.
     text_weights : {"tfidf", "counts"}, default="tfidf"
@@ -138,6 +158,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         "label": [str, None],
         "scale": ["boolean", StrOptions({BESIDE_TEXT})],
         "missing_values": ["array-like"],
+        "decimal": [StrOptions({POINT, COMMA})],
+        "thousands": [StrOptions({*THOUSANDS}), None],
         "text_size": [Interval(Integral, 1, LARGEST_SIZE, closed="both")],
         "text_weights": [StrOptions(set(WEIGHTS))],
     }
@@ -150,6 +172,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         label: str | None = None,
         scale: bool | str = True,
         missing_values: Sequence[str] = (),
+        decimal: str = POINT,
+        thousands: str | None = None,
         text_size: int = 262_144,
         text_weights: str = TFIDF,
     ) -> None:
@@ -158,6 +182,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.label = label
         self.scale = scale
         self.missing_values = missing_values
+        self.decimal = decimal
+        self.thousands = thousands
         self.text_size = text_size
         self.text_weights = text_weights
 
@@ -179,7 +205,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self : object
             The fitted encoder.
         """
-        choices, table = self._choices(), as_table(X)
+        choices, table = self._choices(), self._usual(X)
         if table.num_columns and not table.num_rows:
             raise TableError("the first batch has no rows, expected at least one: pass some.")
         decided = (table.schema.metadata or {}).get(DECIDED, b"[null, []]")
@@ -197,7 +223,25 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def _decided_kinds(self, X: Any) -> tuple[ColumnKind, ...]:
         """Return the kinds that `fit` would use, of a first batch that may have bad cells."""
-        return kinds.column_kinds(as_table(X), self._choices())
+        return kinds.column_kinds(self._usual(X), self._choices())
+
+    @property
+    def _reads_numbers(self) -> bool:
+        """Whether numbers in strings are in another notation than the usual one."""
+        return self.decimal != POINT or bool(self.thousands)
+
+    def _usual(self, X: Any) -> pa.Table:
+        """Return rows as a table whose strings have numbers in the usual notation."""
+        table = as_table(X)
+        metadata = table.schema.metadata or {}
+        if not self._reads_numbers or USUAL in metadata:
+            return table
+        for place, name in enumerate(table.column_names):
+            column = table.column(place)
+            if types.is_string(column.type) or types.is_large_string(column.type):
+                usual = usual_numbers(column.cast(pa.string()), self.decimal, self.thousands or "")
+                table = table.set_column(place, name, usual)
+        return table.replace_schema_metadata({**metadata, USUAL: b""})
 
     def _choices(self) -> Choices:
         """Return the valid parameters."""
@@ -214,6 +258,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             value = getattr(self, name)
             if value is not None and not all(isinstance(each, str) for each in value):
                 raise ValueError(f"{name}={value!r}, expected a list of strings: correct it.")
+        if self.thousands == self.decimal:
+            raise ValueError(
+                f"decimal and thousands are both {self.decimal!r}, expected different characters: "
+                "correct one of them."
+            )
         features = None if self.features is None else tuple(map(str, self.features))
         twice = [name for name in features or () if chosen.get(name) == kinds.DROP]
         if twice:
@@ -301,15 +350,32 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """
         if columns is not None:
             choices = self._choices()
-            table, bad = typed(columns, choices.missing_values, as_table(X))
+            usual = self._usual(X)
+            table, bad = typed(columns, choices.missing_values, usual)
             decided = json.dumps([repr(choices), [asdict(each) for each in columns]])
-            return table.replace_schema_metadata({DECIDED: decided}), bad
+            metadata = usual.schema.metadata or {}
+            return table.replace_schema_metadata({**metadata, DECIDED: decided}), bad
         check_is_fitted(self)
         if is_array(X):
             X = as_array(X)
             X = dict(zip(self._column_names(X.shape[1]), X.T, strict=True))
-        fitted = self.encoding_
-        return typed(fitted.columns, fitted.missing_values, as_table(X))
+        fitted, usual = self.encoding_, self._usual(X)
+        table, bad = typed(fitted.columns, fitted.missing_values, usual)
+        return table.replace_schema_metadata(usual.schema.metadata), bad
+
+    def _warn_of_new_columns(self, X: Any) -> None:
+        """Warn of columns that the first batch did not have."""
+        if is_array(X):
+            return
+        known = {*self.feature_names_in_.tolist(), self.label}
+        new = [str(name) for name in named_columns(X)[0] if str(name) not in known]
+        if new:
+            warnings.warn(
+                f"columns that were not in the first batch are ignored: "
+                f"{listed(list(map(repr, new)))}. To use them, start a new model.",
+                TableWarning,
+                stacklevel=callers_level(),
+            )
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return the names of the features.
@@ -334,8 +400,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     @property
     def id_columns(self) -> tuple[str, ...]:
-        """The columns that were left out because they have a different value in every row."""
-        return tuple(each.name for each in self.encoding_.columns if each.reason == "id")
+        """The columns that were left out because they are an id, or the row numbers of a frame."""
+        found = self.encoding_.columns
+        return tuple(each.name for each in found if each.reason in ("id", "index"))
 
     @property
     def feature_names_in_(self) -> NDArray[np.object_]:
@@ -362,10 +429,11 @@ def warn_of_unused(columns: Sequence[ColumnKind]) -> None:
     if unused:
         texts = listed([f"{each.name!r} ({REASONS[each.reason]})" for each in unused])
         name = unused[0].name
+        kind = in_words(f"--numeric {quoted(name)}", f"kinds={{{name!r}: 'numeric'}}")
+        drop = in_words(f"--drop {quoted(name)}", f"kinds={{{name!r}: 'drop'}}")
         warnings.warn(
-            f"columns that are not used: {texts}. To use one, choose its kind, "
-            f"for example --numeric {name} or kinds={{{name!r}: 'numeric'}}; drop it to hide this "
-            "warning.",
+            f"columns that are not used: {texts}. To use one, choose its kind, for example {kind}; "
+            f"to hide this warning, drop it, for example {drop}.",
             TableWarning,
             stacklevel=3,
         )

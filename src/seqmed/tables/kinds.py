@@ -19,10 +19,11 @@ from pyarrow import compute, types
 
 from seqmed.numeric.arrays import Array
 from seqmed.numeric.expectations import expect
+from seqmed.numeric.words import in_words
 from seqmed.tables import cells
 from seqmed.tables.cells import BOOLEANS, Levels, TableError
 from seqmed.tables.dates import FORMATS, date_cells, date_format, other_order
-from seqmed.tables.messages import listed, shown, similar_name
+from seqmed.tables.messages import listed, quoted, shown, similar_name
 
 NUMERIC, CATEGORICAL, TEXT, DATE, DROP = CHOICES = (
     "numeric", "categorical", "text", "date", "drop",
@@ -30,11 +31,8 @@ NUMERIC, CATEGORICAL, TEXT, DATE, DROP = CHOICES = (
 HASHED = "hashed"
 # All kinds that a user can choose. The kind of dates may have a format, such as "date:%d/%m/%Y".
 CHOOSABLE = (*CHOICES, *(f"{DATE}:{form}" for form in FORMATS))
-# Numbers with a currency or another unit.
-WITH_UNIT = re.compile(
-    r"[€$£¥] ?[+-]?[0-9][0-9.,' ]*"
-    r"|[+-]?[0-9][0-9.,' ]*(?:%|[€$£¥]|°[CF]?|EUR|USD|GBP|CHF|[kmc]?m|[km]?g|k?Wh?|m?s|h|V|A)"
-)
+# Names of the row numbers that pandas writes and reads, if they have no other name.
+INDEX = re.compile(r"(?:Unnamed: [0-9]+(?:\.[0-9]+)?)?")
 # Categories with more levels than this are hashed.
 MOST_LEVELS = 50
 # A column is numeric, or of dates, if more than this fraction of its cells are.
@@ -58,13 +56,14 @@ class ColumnKind:
 
     name: str
     kind: str  # one of CHOICES, or HASHED
-    reason: str = ""  # why it is left out: "empty", "constant", "id", "nested", "chosen"
-    form: str = ""  # format of dates; empty for ISO 8601
+    reason: str = ""  # why it is left out: "empty", "constant", "id", "index", "nested", "chosen"
+    form: str = ""  # format of dates, empty for ISO 8601; unit of numbers, empty for none
 
     def validate(self) -> None:
-        """Raise a ValueError if the kind or the format, a regular expression, is unknown."""
+        """Raise a ValueError if the kind, the format or the unit is unknown."""
         expect(self.kind in (*CHOICES, HASHED), "a known kind")
-        expect(self.form in ("", *FORMATS), "a known format")
+        unit = self.kind == NUMERIC and re.fullmatch(cells.UNIT, self.form)
+        expect(bool(unit) or self.form in ("", *FORMATS), "a known format or unit")
 
     @property
     def description(self) -> str:
@@ -111,8 +110,11 @@ def column_kinds(table: pa.Table, choices: Choices) -> tuple[ColumnKind, ...]:
         none = f"0 feature(s) (shape=({table.num_rows}, 0)) while a minimum of 1 is required"
         raise TableError(
             f"no column of the first batch (n_samples={table.num_rows}) can be used: "
-            f"{reasons or none}. Choose the kind of a column: --numeric, --categorical, --text or "
-            "--date, or kinds={'column': kind} in Python."
+            f"{reasons or none}. Choose the kind of a column: "
+            + in_words(
+                "--numeric, --categorical, --text or --date COLUMN.",
+                "kinds={'column': 'numeric'}, 'categorical', 'text' or 'date'.",
+            )
         )
     return tuple(found)
 
@@ -147,6 +149,8 @@ def chosen(name: str, choice: str, column: Any, missing: tuple[str, ...] = ()) -
         return category(name, cells.levels(column, missing))
     if choice == DATE:
         return of_dates(name, cells.levels(column, missing), 0.0) or ColumnKind(name, DATE)
+    if kind == NUMERIC and types.is_string(cells.plain(column).type):
+        form = cells.common_unit(cells.levels(column, missing).texts)
     return ColumnKind(name, kind, "chosen" if kind == DROP else "", form)
 
 
@@ -170,6 +174,9 @@ def infer(name: str, column: Any, missing: tuple[str, ...] = ()) -> ColumnKind:
         if not bad or n_known > MAJORITY * (n_known + len(bad)):
             return of_numbers(name, exact(array, values, missing), bad)
     found = cells.levels(array, missing)
+    unit = "" if has_dates else cells.common_unit(found.texts)
+    if unit and not cells.numbers(array, missing, unit)[1]:
+        return ColumnKind(name, NUMERIC, form=unit)
     kind = of_levels(name, found, declared=BOOLEANS.keys() >= {*found.texts})
     if kind.kind == DROP and kind.reason != "id":
         return kind
@@ -177,7 +184,7 @@ def infer(name: str, column: Any, missing: tuple[str, ...] = ()) -> ColumnKind:
         return ColumnKind(name, DATE)
     dates = of_dates(name, found, MAJORITY * found.counts.sum())
     if dates is None:
-        warn_of_units(kind, found.texts)
+        warn_of_units(name, unit, found.texts)
     return dates or kind
 
 
@@ -209,15 +216,18 @@ def exact(array: Any, values: Array, missing: tuple[str, ...]) -> Array:
 def of_numbers(name: str, values: Array, bad: Mapping[int, str]) -> ColumnKind:
     """Return the kind of a column of numbers, NaN for missing and bad cells.
 
-    A different whole number in every row with a value is an id.
+    A different whole number in every row with a value is an id. Whole numbers in a column without
+    a name are the row numbers of a data frame.
     """
     known = values[~np.isnan(values)]
     if not known.size:
         return ColumnKind(name, DROP, "empty")
     if known.size == values.size >= ENOUGH_ROWS and (known == known[0]).all():
         return ColumnKind(name, DROP, "constant")
-    whole = known.size >= ENOUGH_ROWS and not bad and (known == np.floor(known)).all()
-    if whole and np.unique(known).size == known.size:
+    whole = not bad and (known == np.floor(known)).all()
+    if whole and known.size == values.size and INDEX.fullmatch(name):
+        return ColumnKind(name, DROP, "index")
+    if whole and known.size >= ENOUGH_ROWS and np.unique(known).size == known.size:
         return ColumnKind(name, DROP, "id")
     return ColumnKind(name, NUMERIC)
 
@@ -248,20 +258,26 @@ def of_dates(name: str, found: Levels, least: float) -> ColumnKind | None:
     if other:
         warnings.warn(
             f"column {name!r}: dates are read as {form}, and could be {other}. To choose, use "
-            f"--date '{name}={other}' or kinds={{{name!r}: 'date:{other}'}}.",
+            + in_words(
+                f"--date {quoted(f'{name}={other}')}.", f"kinds={{{name!r}: 'date:{other}'}}."
+            ),
             TableWarning,
             stacklevel=2,
         )
     return None if form is None else ColumnKind(name, DATE, form=form)
 
 
-def warn_of_units(column: ColumnKind, texts: Sequence[str]) -> None:
-    """Warn of an id, or of many levels, most of which are numbers with a unit."""
-    found = [text for text in texts if WITH_UNIT.fullmatch(text)]
-    if len(found) > MAJORITY * len(texts) and (column.kind == HASHED or column.reason == "id"):
+def warn_of_units(name: str, unit: str, texts: Sequence[str]) -> None:
+    """Warn of a column that is not used as numbers, although most levels are, with a unit."""
+    values, bad = cells.numbers(pa.array(texts, pa.string()), (), unit)
+    if unit and len(bad) < (1 - MAJORITY) * values.size:
+        other = min(texts[place] for place in bad)
+        kind = in_words(f"--numeric {quoted(name)}", f"kinds={{{name!r}: 'numeric'}}")
+        style = in_words("--decimal or --thousands", "decimal or thousands")
         warnings.warn(
-            f"column {column.name!r} looks like numbers with a unit, for example {found[0]!r}, and "
-            "is not used as numbers: remove the unit from its cells.",
+            f"column {name!r} has numbers with the unit {unit} and other cells, such as "
+            f"{shown(other)}, and is not used as numbers: choose its kind with {kind} and correct "
+            f"the other cells, or set {style}.",
             TableWarning,
             stacklevel=2,
         )
@@ -301,7 +317,8 @@ def typed(
             arrays[each.name], faults = typed_column(each, raw, missing)
         for row, reason in faults.items():
             if row not in bad:
-                bad[row] = Fault(reason, each.name, shown_cell(raw[row]))
+                unit = f" (the unit is {each.form})" if each.form and each.kind == NUMERIC else ""
+                bad[row] = Fault(reason, each.name, shown_cell(raw[row]) + unit)
     return pa.table(arrays), bad
 
 
@@ -310,7 +327,7 @@ def typed_column(
 ) -> tuple[Any, dict[int, str]]:
     """Return a column with its type, and the reasons of bad cells by index."""
     if column.kind == NUMERIC:
-        values, faults = cells.numbers(raw, missing)
+        values, faults = cells.numbers(raw, missing, column.form)
         return pa.array(values), faults
     if column.kind == DATE and (raw.type != cells.MICROSECONDS or missing):
         values, faults = date_cells(raw, column.form, missing)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import difflib
+import io
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,6 +16,13 @@ SHOWN, LISTED = 40, 10
 SIMILAR = 0.8
 # Smallest length of class names that are compared for typing errors.
 LONG_ENOUGH = 4
+
+
+def quoted(column: str) -> str:
+    """Return the name of a column as an option takes it at a shell."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow([column])
+    return shlex.quote(text.getvalue())
 
 
 def shown(value: Any) -> str:

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn import get_config
 from sklearn.base import clone
-from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import _is_fitted, check_is_fitted
 
 from seqmed.estimators.base import (
@@ -17,12 +17,15 @@ from seqmed.estimators.base import (
     available_if_has,
     copy_to_fit,
     documented_as,
+    rows_for,
     snapshot,
     transformed,
 )
+from seqmed.estimators.bases import Pipeline
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqmed import SeqMED
 from seqmed.numeric.arrays import Array
+from seqmed.tables.cells import POINT
 from seqmed.tables.encoder import TableEncoder
 from seqmed.tables.features import BESIDE_TEXT
 
@@ -31,12 +34,12 @@ Steps: TypeAlias = list[tuple[str, Any]]
 
 def _reading(name: str) -> Any:
     """Return a method of Pipeline that reads a snapshot, so that another thread may learn."""
-    method = getattr(Pipeline, name)
 
     @available_if_has("_final_estimator", name)
-    @wraps(method)
-    def reading(self: StreamPipeline, *arguments: Any, **named: Any) -> Any:
-        return method(snapshot(self), *arguments, **named)
+    @wraps(getattr(Pipeline, name))
+    def reading(self: StreamPipeline, X: Any, *arguments: Any, **named: Any) -> Any:
+        steps = self._snapshot().steps
+        return getattr(steps[-1][1], name)(transformed(steps, X), *arguments, **named)
 
     return reading
 
@@ -113,7 +116,9 @@ class StreamPipeline(Pipeline):
         y : array-like of shape (n_samples,), default=None
             Labels.
         **params : dict
-            Further arguments for the steps; see `sklearn.pipeline.Pipeline.fit`.
+            Further arguments for `fit` of a step, as ``STEP__NAME``. Names without a step, such as
+            ``sample_weight``, are for the final estimator. If metadata routing is enabled, see
+            `sklearn.pipeline.Pipeline.fit`.
 
         Returns
         -------
@@ -121,9 +126,11 @@ class StreamPipeline(Pipeline):
             The fitted pipeline. If a step raises an error, the pipeline is unchanged.
         """
         self._check_parameters()
-        fitted = clone(self)  # the steps themselves are unchanged if one of them raises an error
-        Pipeline.fit(fitted, X, y, **params)
-        self.steps = fitted.steps
+        if get_config()["enable_metadata_routing"]:
+            fitted = clone(self)  # the steps are unchanged if one of them raises an error
+            self.steps = Pipeline.fit(fitted, X, y, **params).steps
+        else:
+            self.steps = self._begun("fit", X, y, self._by_step("fit", params))
         return self
 
     @available_if_has("_final_estimator", "partial_fit")
@@ -141,7 +148,8 @@ class StreamPipeline(Pipeline):
         **params : dict
             Further arguments for `partial_fit` of the final estimator: classes, sample_weight,
             new_points, find_rows. ``new_points=False`` is for late labels of rows that were learned
-            before.
+            before. Names may have the name of the step, such as ``model__sample_weight``. Arguments
+            of other steps are for their `fit`, and only the first batch uses them.
 
         Returns
         -------
@@ -149,23 +157,59 @@ class StreamPipeline(Pipeline):
             The pipeline after the batch. If a step raises an error, the pipeline is unchanged.
         """
         self._check_parameters()
+        by_step = self._by_step("partial_fit", params)
         *steps, (name, final) = self.steps
-        if _is_fitted(final):
-            final, features = copy_to_fit(final), transformed(steps, X)
-        else:
-            transformers = clone(Pipeline([*steps, (name, "passthrough")]))
-            features = transformers.fit_transform(X, y)
-            steps, final = transformers.steps[:-1], clone(final)
-        final.partial_fit(features, y, **params)
+        if not _is_fitted(final):
+            self.steps = self._begun("partial_fit", X, y, by_step)
+            return self
+        features, final = transformed(self.steps, X), copy_to_fit(final)
+        if steps and isinstance(steps[0][1], TableEncoder):
+            steps[0][1]._warn_of_new_columns(X)
+        final.partial_fit(features, y, **by_step.get(name, {}))
         self.steps = [*steps, (name, final)]
         return self
+
+    def _begun(self, method: str, X: Any, y: Any, by_step: dict[str, dict[str, Any]]) -> Steps:
+        """Return clones of the steps after their first batch; ``method`` is that of the last one.
+
+        ``by_step`` are arguments by the name of their step.
+        """
+        *steps, (name, final) = clone(Pipeline(self.steps)).steps
+        transformers = Pipeline([*steps, (name, "passthrough")])
+        own = by_step.pop(name, {})
+        more = {
+            f"{step}__{each}": by_step[step][each] for step in by_step for each in by_step[step]
+        }
+        features = rows_for(final, X, transformers.fit_transform(X, y, **more))
+        getattr(final, method)(features, y, **own)
+        return [*transformers.steps[:-1], (name, final)]
+
+    def _by_step(self, method: str, params: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """Return arguments by their step and their name; without a step they are for the last."""
+        names = [name for name, _ in self.steps]
+        found: dict[str, dict[str, Any]] = {}
+        for given, value in params.items():
+            step, _, name = given.partition("__") if "__" in given else (names[-1], "", given)
+            if step not in names:
+                raise TypeError(
+                    f"{method} got {given}, expected an argument of one of the steps "
+                    f"{', '.join(names)}, such as {names[-1]}__sample_weight: correct the name."
+                )
+            own = found.setdefault(step, {})
+            if name in own:
+                raise TypeError(
+                    f"{method} got {name} and {step}__{name}, which are the same: leave one out."
+                )
+            own[name] = value
+        return found
 
     @available_if_has("_final_estimator", "retract")
     @documented_as(StreamClassifier.retract)
     def retract(self, X: Any, y: ArrayLike | None = None) -> Self:
-        *steps, (name, final) = self._snapshot().steps
+        steps = self._snapshot().steps
+        name, final = steps[-1]
         final = copy_to_fit(final).retract(transformed(steps, X), y)
-        self.steps = [*steps, (name, final)]
+        self.steps = [*steps[:-1], (name, final)]
         return self
 
     # -- predictions ---------------------------------------------------------------------------
@@ -173,8 +217,8 @@ class StreamPipeline(Pipeline):
     @available_if_has("_final_estimator", "decision_std")
     @documented_as(SeqMED.decision_std)
     def decision_std(self, X: Any) -> Array:
-        *steps, (_, final) = self._snapshot().steps
-        deviations: Array = final.decision_std(transformed(steps, X))
+        steps = self._snapshot().steps
+        deviations: Array = steps[-1][1].decision_std(transformed(steps, X))
         return deviations
 
     predict = _reading("predict")
@@ -202,6 +246,8 @@ def make_stream_pipeline(
     label: str | None = None,
     scale: bool | str = "auto",
     missing_values: Sequence[str] = (),
+    decimal: str = POINT,
+    thousands: str | None = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> StreamPipeline:
     """Return a pipeline of a `TableEncoder` and a stream classifier.
@@ -215,7 +261,7 @@ def make_stream_pipeline(
     estimator : estimator with `partial_fit`, default=None
         The classifier. None is `SeqGraphMED` with a `SeqMED` of ``kernel="auto"``: a linear margin
         for tables with text, and an RBF kernel for other tables.
-    kinds, features, label, missing_values
+    kinds, features, label, missing_values, decimal, thousands
         See `TableEncoder`.
     scale : "auto" or bool, default="auto"
         Whether numbers are standardised. "auto" leaves dense rows to a `SeqGraphMED` that scales
@@ -248,6 +294,8 @@ def make_stream_pipeline(
         label=label,
         scale=resolved_scale(scale, estimator),
         missing_values=missing_values,
+        decimal=decimal,
+        thousands=thousands,
     )
     return StreamPipeline([("table", encoder), ("model", estimator)])
 
