@@ -32,7 +32,7 @@ __all__ = [
 
 AnyPath = str | os.PathLike[str]
 
-FORMAT = 4
+FORMAT = 5
 # Remedy for a file with a valid checksum and invalid content.
 ADVICE = (
     " Its checksum is valid, so it was written by another program or a newer version: use a file "

@@ -21,7 +21,14 @@ from seqmed.numeric.arrays import Array, Points
 from seqmed.tables import kinds
 from seqmed.tables.cells import NOT_A_NUMBER, NOT_FINITE, TableError
 from seqmed.tables.dates import NOT_A_DATE
-from seqmed.tables.features import BESIDE_TEXT, LARGEST_SIZE, TFIDF, WEIGHTS, Encoding
+from seqmed.tables.features import (
+    BESIDE_TEXT,
+    LARGEST_SIZE,
+    TEXT_SIZE,
+    TFIDF,
+    WEIGHTS,
+    Encoding,
+)
 from seqmed.tables.frames import as_array, as_table, is_array
 from seqmed.tables.kinds import Choices, ColumnKind, Fault, TableWarning, typed
 from seqmed.tables.messages import listed
@@ -89,7 +96,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         "nan", "NAN", "-nan", "-NaN", "null", "NULL", "None", "<NA>", "NaT", "?", "-" and ".". Those
         that are numbers or dates apply to typed columns as well.
     text_size : int >= 1, default=262144
-        Number of features of a column of text.
+        Number of features of a column of text. Words are hashed to them: with fewer features, more
+        words share one. Time and memory depend on the words that occur, not on this number.
     text_weights : {"tfidf", "counts"}, default="tfidf"
         Weights of words. "counts" are plain counts of words, which the kernels "tfidf" and "dcm"
         need.
@@ -150,7 +158,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         label: str | None = None,
         scale: bool | str = True,
         missing_values: Sequence[str] = (),
-        text_size: int = 262_144,
+        text_size: int = TEXT_SIZE,
         text_weights: str = TFIDF,
     ) -> None:
         self.kinds = kinds

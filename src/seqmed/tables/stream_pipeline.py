@@ -24,7 +24,7 @@ from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqmed import SeqMED
 from seqmed.numeric.arrays import Array
 from seqmed.tables.encoder import TableEncoder
-from seqmed.tables.features import BESIDE_TEXT
+from seqmed.tables.features import BESIDE_TEXT, TEXT_SIZE
 
 Steps: TypeAlias = list[tuple[str, Any]]
 
@@ -202,6 +202,7 @@ def make_stream_pipeline(
     label: str | None = None,
     scale: bool | str = "auto",
     missing_values: Sequence[str] = (),
+    text_size: int = TEXT_SIZE,
     random_state: int | np.random.RandomState | None = None,
 ) -> StreamPipeline:
     """Return a pipeline of a `TableEncoder` and a stream classifier.
@@ -217,6 +218,8 @@ def make_stream_pipeline(
         for tables with text, and an RBF kernel for other tables.
     kinds, features, label, missing_values
         See `TableEncoder`.
+    text_size : int >= 1, default=262144
+        Number of features of a column of text; see `TableEncoder`.
     scale : "auto" or bool, default="auto"
         Whether numbers are standardised. "auto" leaves dense rows to a `SeqGraphMED` that scales
         them, and standardises all others by the first batch. With False nothing is scaled.
@@ -248,6 +251,7 @@ def make_stream_pipeline(
         label=label,
         scale=resolved_scale(scale, estimator),
         missing_values=missing_values,
+        text_size=text_size,
     )
     return StreamPipeline([("table", encoder), ("model", estimator)])
 
