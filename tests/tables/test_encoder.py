@@ -276,8 +276,8 @@ def test_dates_in_the_order_of_the_rows_are_a_clock():
 
 def test_a_pipeline_hashes_texts_to_as_many_features_as_it_is_told():
     texts = {"body": ["a short message", "another one"] * 2}
-    for given, size in (({}, 2**18), ({"text_size": 50}, 50)):
-        model = make_stream_pipeline(kinds={"body": "text"}, random_state=0, **given)
+    for options, size in (({}, 2**18), ({"text_size": 50}, 50)):
+        model = make_stream_pipeline(kinds={"body": "text"}, random_state=0, **options)
         model.partial_fit(texts, ["a", "b", "a", "b"])
         assert model["table"].transform(texts).shape == (4, size)
     with pytest.raises(ValueError, match="The 'text_size' parameter"):
