@@ -457,6 +457,27 @@ def test_make_kernel_accepts_every_name():
 # -- expansions ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("empty", [0, 1000])
+def test_joined_sparse_points_of_a_linear_kernel_are_listed_or_become_weights_of_columns(empty):
+    """Either is far smaller than a weight for each of many columns and machines."""
+    generator = np.random.default_rng(39)
+    points = sp.random_array((40, 30), density=0.1, rng=generator, format="csr")
+    points = sp.csr_array(sp.hstack([points, sp.csr_array((40, empty))]))
+    coefficients = generator.normal(size=(40, 3))
+    expected = points.toarray() @ (points.toarray().T @ coefficients)
+    joined, sizes = Expansion(points[:0], coefficients[:0]), []
+    for rows in np.split(np.arange(40), 8):
+        joined = Linear().join(joined, Expansion(points[rows], coefficients[rows]))
+        sizes.append(joined.points.shape[0])
+        assert joined.coefficients.shape == (sizes[-1], 3)
+    assert sizes[0] == 5
+    assert sizes[-1] == np.unique(points.indices).size
+    np.testing.assert_allclose(Linear().sums(points, joined), expected, rtol=0, atol=ROUNDING)
+    np.testing.assert_allclose(
+        linear_weights(joined), coefficients.T @ points, rtol=0, atol=ROUNDING
+    )
+
+
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
 def test_joining_linear_expansions_adds_their_weights(sparse):
     generator = np.random.default_rng(39)
@@ -465,7 +486,7 @@ def test_joining_linear_expansions_adds_their_weights(sparse):
     wrap = sp.csr_array if sparse else np.asarray
     joined = Linear().join(Expansion(wrap(first), left), Expansion(wrap(second), right))
     expected = left.T @ first + right.T @ second
-    assert joined.points.shape == (3, 4)
+    assert joined.points.shape == ((4, 4) if sparse else (3, 4))
     np.testing.assert_allclose(linear_weights(joined), expected, rtol=0, atol=ROUNDING)
     scores = Linear()(wrap(new), joined.points) @ joined.coefficients
     np.testing.assert_allclose(scores, new @ expected.T, rtol=0, atol=ROUNDING)

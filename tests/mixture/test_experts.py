@@ -76,15 +76,35 @@ def test_forest_probabilities_are_those_of_scikit_learn(kind, sparse):
 def test_columns_are_standardised_but_for_those_of_zeros_and_ones():
     rng = np.random.default_rng(0)
     points = np.column_stack([rng.normal(5, 9, 50), rng.random(50) < 0.1, np.full(50, 7.0)])
-    columns, mean, scale = column_standards(points)
-    assert columns.tolist() == [0, 1, 2]
+    mean, scale = column_standards(points)
     np.testing.assert_allclose(mean, [points[:, 0].mean(), 0.0, 7.0])
     np.testing.assert_allclose(scale, [points[:, 0].std(), 1.0, 1.0])
     sparse = sp.csr_array(np.column_stack([points[:, :2], np.zeros(50)]))
-    columns, mean, scale = column_standards(sparse)
-    assert columns.tolist() == [0, 1]
+    mean, scale = column_standards(sparse)
     assert not mean.any()
-    np.testing.assert_allclose(scale, [np.sqrt((points[:, :2] ** 2).mean()), 1.0])
+    root = np.sqrt((sparse.toarray() ** 2).mean())
+    np.testing.assert_allclose(scale, [root, 1.0, 1.0])
+
+
+@pytest.mark.parametrize("name", ["logistic", "extra_trees", "random_forest"])
+def test_empty_columns_of_sparse_rows_change_nothing(name):
+    """Hashed words have a quarter of a million columns, and trees would draw the empty ones."""
+    rows = labeled_rows(80)
+    narrow = sp.csr_array(rows.points * (rows.points > 0.5))
+    p = narrow.shape[1]
+    places = np.arange(p) * 1000
+    wide = sp.csr_array((narrow.data, places[narrow.indices], narrow.indptr), (80, 1000 * p))
+    expert, known = Expert(name, default_experts()[name]), np.ones(3, dtype=bool)
+    found = [
+        expert.refitted(rows._replace(points=points), rows.weights, 0).probabilities(points, known)
+        for points in (narrow, wide)
+    ]
+    np.testing.assert_array_equal(*found)
+    new = wide.copy()
+    new.indices = new.indices + 1  # columns without a row in the fit
+    fitted = expert.refitted(rows._replace(points=wide), rows.weights, 0)
+    nothing = fitted.probabilities(sp.csr_array((80, 1000 * p)), known)
+    np.testing.assert_array_equal(fitted.probabilities(new, known), nothing)
 
 
 def test_the_logistic_expert_does_not_depend_on_units():

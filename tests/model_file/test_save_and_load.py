@@ -35,6 +35,7 @@ from seqmed import (
 )
 from seqmed.kernels import RBF, Polynomial
 from tests.support.configurations import CONFIGURATIONS, learned, make_batch, over
+from tests.support.many_classes import messages
 from tests.support.raw_tables import mixed_rows
 from tests.support.saved_models import assert_refused, assert_same, bits, outputs, product, restored
 from tests.support.state import equal_parameters
@@ -318,6 +319,21 @@ def test_a_sparse_pipeline(form, path):
         for each in (model, loaded):
             each.partial_fit(form(X), y)
         assert_same(model, loaded, make_batch(9, "csr").X)
+
+
+def test_text_with_many_classes_makes_a_small_file(path):
+    """A weight for every hashed feature and class would take 50 MB, several times."""
+    texts, y = messages(800, n_classes=25, n_words=1000)
+    model = seqmed.make_stream_pipeline(kinds={"body": "text"}, random_state=0)
+    labels = np.where(np.random.default_rng(1).random(800) < 0.4, y, "")
+    for rows in np.split(np.arange(800), [500]):
+        model.partial_fit({"body": texts[rows]}, labels[rows])
+    seqmed.save(model, path)
+    assert path.stat().st_size < 3e6
+    again = seqmed.load(path)
+    np.testing.assert_array_equal(
+        again.predict_proba({"body": texts[:20]}), model.predict_proba({"body": texts[:20]})
+    )
 
 
 @pytest.mark.parametrize("piped", [False, True])

@@ -104,7 +104,7 @@ def kernel_values(kernel, left, right):
 def scores_and_labels(path, X):
     """Return what the classifier in a file has to say of dense rows."""
     document, tensors = read_container(path)
-    assert document["format"] == 4
+    assert document["format"] == 5
     nodes = document["model"]
     model = Part({"node": len(nodes) - 1}, nodes, tensors)
     stream, classes = model._state, model.classes_.array()

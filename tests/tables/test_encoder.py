@@ -274,6 +274,16 @@ def test_dates_in_the_order_of_the_rows_are_a_clock():
     assert "x" in TableEncoder().fit({"x": shuffled}).get_feature_names_out()
 
 
+def test_a_pipeline_hashes_texts_to_as_many_features_as_it_is_told():
+    texts = {"body": ["a short message", "another one"] * 2}
+    for options, size in (({}, 2**18), ({"text_size": 50}, 50)):
+        model = make_stream_pipeline(kinds={"body": "text"}, random_state=0, **options)
+        model.partial_fit(texts, ["a", "b", "a", "b"])
+        assert model["table"].transform(texts).shape == (4, size)
+    with pytest.raises(ValueError, match="The 'text_size' parameter"):
+        make_stream_pipeline(text_size=0).partial_fit(texts, ["a", "b", "a", "b"])
+
+
 def test_a_numeric_id_changes_nothing():
     rows = [{**row, "id": place} for place, row in enumerate(without(ROWS, "note"))]
     y = np.array(

@@ -49,11 +49,11 @@ class SeqMED(StreamClassifier):
     ----------
     kernel : {"rbf", "linear", "poly", "tfidf", "auto", "precomputed"}, callable or Kernel, \
             default="rbf"
-        Similarity of two rows. "tfidf" is for rows of word counts. "linear" keeps
-        explicit weights (`coef_`) in constant memory. "auto" is "rbf" if the first batch is dense
-        and "linear" if it is sparse. "precomputed" is for `fit` only. A callable maps arrays of
-        shape (n, p) and (m, p) to an (n, m) kernel matrix. A Kernel is an object with the methods
-        of `seqmed.kernels.Kernel`.
+        Similarity of two rows. "tfidf" is for rows of word counts. "linear" keeps explicit weights
+        (`coef_`) in constant memory, and with sparse rows those of the columns that occur. "auto"
+        is "rbf" if the first batch is dense and "linear" if it is sparse. "precomputed" is for
+        `fit` only. A callable maps arrays of shape (n, p) and (m, p) to an (n, m) kernel matrix. A
+        Kernel is an object with the methods of `seqmed.kernels.Kernel`.
     gamma : {"scale", "auto"} or float > 0, default="scale"
         Coefficient of "rbf" and "poly". "scale" is ``1 / (n_features * variance)`` of the first
         batch, "auto" is ``1 / n_features``. The value used is `gamma_`.

@@ -51,7 +51,7 @@ class Kernel(ABC):
     on_vectors = True
     """Whether any real vector is a valid point (needed by the spectral recursion)."""
     compact = False
-    """Whether `join` returns an expansion of fixed size, instead of listing all points."""
+    """Whether `join` returns an expansion of bounded size, instead of listing all points."""
 
     @abstractmethod
     def __call__(self, left: Points, right: Points) -> Array:
@@ -192,7 +192,11 @@ def squared_distances(left: Points, right: Points) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Linear(Kernel):
-    """``x . x'``; an expansion is kept as one weight vector per machine."""
+    """``x . x'``; an expansion is kept as one weight vector per machine.
+
+    An expansion of sparse points lists them, as long as they are smaller than the weights of the
+    columns that occur.
+    """
 
     compact = True
 
@@ -202,7 +206,19 @@ class Linear(Kernel):
     def diagonal(self, points: Points) -> Array:
         return row_norms_squared(points)
 
+    def sums(self, points: Points, expansion: Expansion) -> Array:
+        """Return the values of an expansion at every row, from the weights of their columns."""
+        if not sp.issparse(points):
+            return super().sums(points, expansion)
+        columns = np.unique(points.indices)
+        weights = safe_sparse_dot(
+            expansion.points[:, columns].T, expansion.coefficients, dense_output=True
+        )
+        return np.asarray(points[:, columns] @ weights)
+
     def join(self, first: Expansion, second: Expansion) -> Expansion:
+        if sp.issparse(first.points):
+            return on_columns(super().join(first, second))
         weights = linear_weights(first) + linear_weights(second)
         return Expansion(weights, np.eye(weights.shape[0]))
 
@@ -219,6 +235,23 @@ def linear_weights(expansion: Expansion) -> Array:
     """Return the (machines, p) weight vectors of an expansion in a linear kernel."""
     weights = safe_sparse_dot(expansion.coefficients.T, expansion.points, dense_output=True)
     return np.asarray(weights)
+
+
+def on_columns(expansion: Expansion) -> Expansion:
+    """Return an expansion of sparse points in a linear kernel, on unit vectors if it is smaller.
+
+    There is one unit vector for every column that occurs.
+    """
+    points, coefficients = expansion
+    columns = np.unique(points.indices)
+    if points.nnz + coefficients.size <= columns.size * (1 + coefficients.shape[1]):
+        return expansion
+    weights = np.asarray(points[:, columns].T @ coefficients)
+    units = sp.csr_array(
+        (np.ones(columns.size), columns, np.arange(columns.size + 1)),
+        shape=(columns.size, points.shape[1]),
+    )
+    return Expansion(units, weights)
 
 
 @dataclass(frozen=True, eq=False)

@@ -72,7 +72,7 @@ class StandardisedLogisticRegression(ClassifierMixin, BaseEstimator):
     """Logistic regression with standardised columns.
 
     Columns of only 0 and 1 are left as they are. Sparse rows are divided by one number and not
-    centred, and only columns that occur are used.
+    centred.
 
     Parameters
     ----------
@@ -89,8 +89,10 @@ class StandardisedLogisticRegression(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Points, y: Indices, sample_weight: Array) -> StandardisedLogisticRegression:
         """Fit on rows (n, p) with classes (n,) and weights (n,)."""
-        self.columns_, self.mean_, self.scale_ = column_standards(X)
-        self.model_ = LogisticRegression(C=self.C, tol=1e-3, max_iter=300)
+        self.mean_, self.scale_ = column_standards(X)
+        # with many columns and classes, the history of lbfgs takes 20 times the memory of coef_
+        solver = "newton-cg" if sp.issparse(X) else "lbfgs"
+        self.model_ = LogisticRegression(C=self.C, solver=solver, tol=1e-3, max_iter=300)
         self.model_.fit(self._standardised(X), y, sample_weight)
         self.classes_ = self.model_.classes_
         return self
@@ -101,32 +103,26 @@ class StandardisedLogisticRegression(ClassifierMixin, BaseEstimator):
         return probabilities
 
     def _standardised(self, X: Points) -> Points:
-        if self.columns_.size < X.shape[1]:
-            X = X[:, self.columns_]
         return X / self.scale_ if sp.issparse(X) else (X - self.mean_) / self.scale_
 
 
-def column_standards(points: Points) -> tuple[Indices, Array, Array]:
-    """Return the columns (c,) of rows that are used, their means (c,) and deviations (c,).
+def column_standards(points: Points) -> tuple[Array, Array]:
+    """Return the means (p,) and the deviations (p,) of the columns.
 
     Columns that are constant have the deviation 1, and columns of only 0 and 1 are not changed.
     Sparse rows are divided by the root mean square of all entries: rare words would get large
     values otherwise.
     """
     if sp.issparse(points):
-        columns = np.unique(points.indices).astype(np.intp)
-        columns = columns if columns.size else np.arange(1)  # of rows of zeros
-        points = points[:, columns]
         root = float(np.sqrt(points.power(2).mean())) if points.nnz else 0.0
-        deviations = np.full(columns.size, root)
+        deviations = np.full(points.shape[1], root)
         binary = np.asarray((abs(points.power(2) - points)).max(axis=0).toarray()).ravel() == 0
-        mean = np.zeros(columns.size)
+        mean = np.zeros(points.shape[1])
     else:
-        columns = np.arange(points.shape[1])
         mean, deviations = points.mean(axis=0), points.std(axis=0)
         binary = ((points == 0) | (points == 1)).all(axis=0)
     usable = (deviations > 0) & np.isfinite(deviations) & ~binary
-    return columns, np.where(binary, 0.0, mean), np.where(usable, deviations, 1.0)
+    return np.where(binary, 0.0, mean), np.where(usable, deviations, 1.0)
 
 
 def default_experts() -> dict[str, BaseEstimator]:
@@ -184,18 +180,19 @@ class FittedClassifier:
     Parameters
     ----------
     model : the classifier.
+    columns : (c,) columns of sparse rows that it was fitted on; None for dense rows.
     """
 
-    def __init__(self, model: Any) -> None:
-        self.model = model
+    def __init__(self, model: Any, columns: Indices | None) -> None:
+        self.model, self.columns = model, columns
 
     def probabilities(self, points: Points) -> Array:
         """Return the probabilities (m, c) of its classes."""
         model = self.model
+        if self.columns is not None:
+            points = with_small_indices(points[:, self.columns])
         if type(model) in (ExtraTreesClassifier, RandomForestClassifier):
             return forest_probabilities(model, points)
-        if sp.issparse(points):
-            points = with_small_indices(points)
         if hasattr(model, "predict_proba"):
             return np.asarray(model.predict_proba(points), dtype=np.float64)
         scores = np.asarray(model.decision_function(points), dtype=np.float64)
@@ -347,15 +344,22 @@ def attempted(expert: Expert, points: Points, known: Mask) -> tuple[Array, bool]
 def fitted(
     template: BaseEstimator, rows: LabeledRows, weights: Array, seed: int
 ) -> FittedClassifier:
-    """Return a clone of a classifier fitted on some rows; without weights if it takes none."""
+    """Return a clone of a classifier fitted on some rows; without weights if it takes none.
+
+    Of sparse rows it gets the columns that occur: with hashed words nearly all others are empty,
+    and trees draw the columns that they compare.
+    """
     model: Any = clone(template)
     if model.get_params(deep=False).get("random_state", seed) is None:
         model.set_params(random_state=seed)
     weighted = {"sample_weight": weights} if has_fit_parameter(model, "sample_weight") else {}
+    points, columns = rows.points, None
+    if sp.issparse(points):
+        columns = np.unique(points.indices) if points.nnz else np.arange(1)
+        points = with_small_indices(points[:, columns])
     with warnings.catch_warnings():  # of a slow solver, or of few labels with many classes
         warnings.simplefilter("ignore")
-        points = with_small_indices(rows.points) if sp.issparse(rows.points) else rows.points
-        return FittedClassifier(model.fit(points, rows.codes, **weighted))
+        return FittedClassifier(model.fit(points, rows.codes, **weighted), columns)
 
 
 class Check(NamedTuple):

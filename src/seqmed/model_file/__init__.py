@@ -36,7 +36,7 @@ AnyPath = str | os.PathLike[str]
 Model: TypeAlias = StreamClassifier | PrequentialSearch | StreamPipeline
 """A model that can be saved."""
 
-FORMAT = 4
+FORMAT = 5
 # Remedy for a file with a valid checksum and invalid content.
 ADVICE = (
     " Its checksum is valid, so it was written by another program or a newer version: use a file "

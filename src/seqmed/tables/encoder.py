@@ -32,7 +32,14 @@ from seqmed.tables.cells import (
     usual_numbers,
 )
 from seqmed.tables.dates import NOT_A_DATE
-from seqmed.tables.features import BESIDE_TEXT, LARGEST_SIZE, TFIDF, WEIGHTS, Encoding
+from seqmed.tables.features import (
+    BESIDE_TEXT,
+    LARGEST_SIZE,
+    TEXT_SIZE,
+    TFIDF,
+    WEIGHTS,
+    Encoding,
+)
 from seqmed.tables.frames import as_array, as_table, is_array, named_columns
 from seqmed.tables.kinds import Choices, ColumnKind, Fault, TableWarning, typed
 from seqmed.tables.messages import listed, quoted
@@ -109,7 +116,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         The character between groups of three digits of numbers in strings. It may be changed
         between two tables.
     text_size : int >= 1, default=262144
-        Number of features of a column of text.
+        Number of features of a column of text. Words are hashed to them: with fewer features, more
+        words share one. Time and memory depend on the words that occur, not on this number.
     text_weights : {"tfidf", "counts"}, default="tfidf"
         Weights of words. "counts" are plain counts of words, which the kernels "tfidf" and "dcm"
         need.
@@ -174,7 +182,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         missing_values: Sequence[str] = (),
         decimal: str = POINT,
         thousands: str | None = None,
-        text_size: int = 262_144,
+        text_size: int = TEXT_SIZE,
         text_weights: str = TFIDF,
     ) -> None:
         self.kinds = kinds

@@ -40,8 +40,8 @@ SORTED, ENOUGH_ROWS = 0.95, 30
 SMALLEST_SHARE, FEWEST = 0.01, 2
 # The parameter `scale` with which numbers are standardised only if there is a column of text.
 BESIDE_TEXT = "text"
-# Number of features of categories with many levels, and the largest one of texts.
-HASHED_SIZE, LARGEST_SIZE = 256, 2**31 - 1
+# Number of features of categories with many levels; that of texts, and the largest one.
+HASHED_SIZE, TEXT_SIZE, LARGEST_SIZE = 256, 2**18, 2**31 - 1
 TFIDF, COUNTS = WEIGHTS = ("tfidf", "counts")
 # Words of any length, and single signs such as ! and £, as a regular expression.
 TOKENS = r"(?u)\w+|[^\w\s]"

@@ -27,7 +27,7 @@ from seqmed.estimators.seqmed import SeqMED
 from seqmed.numeric.arrays import Array
 from seqmed.tables.cells import POINT
 from seqmed.tables.encoder import TableEncoder
-from seqmed.tables.features import BESIDE_TEXT
+from seqmed.tables.features import BESIDE_TEXT, TEXT_SIZE
 
 Steps: TypeAlias = list[tuple[str, Any]]
 
@@ -248,6 +248,7 @@ def make_stream_pipeline(
     missing_values: Sequence[str] = (),
     decimal: str = POINT,
     thousands: str | None = None,
+    text_size: int = TEXT_SIZE,
     random_state: int | np.random.RandomState | None = None,
 ) -> StreamPipeline:
     """Return a pipeline of a `TableEncoder` and a stream classifier.
@@ -263,6 +264,8 @@ def make_stream_pipeline(
         for tables with text, and an RBF kernel for other tables.
     kinds, features, label, missing_values, decimal, thousands
         See `TableEncoder`.
+    text_size : int >= 1, default=262144
+        Number of features of a column of text; see `TableEncoder`.
     scale : "auto" or bool, default="auto"
         Whether numbers are standardised. "auto" leaves dense rows to a `SeqGraphMED` that scales
         them, and standardises all others by the first batch. With False nothing is scaled.
@@ -296,6 +299,7 @@ def make_stream_pipeline(
         missing_values=missing_values,
         decimal=decimal,
         thousands=thousands,
+        text_size=text_size,
     )
     return StreamPipeline([("table", encoder), ("model", estimator)])
 
