@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -36,7 +36,7 @@ from seqmed.margin.calibration import with_unseen
 from seqmed.mixture import column_scales, mixture_state
 from seqmed.mixture import learning as mixture_update
 from seqmed.mixture.experts import default_experts, named_experts
-from seqmed.mixture.explanation import ArrayView, Explanation, View, explained
+from seqmed.mixture.explanation import ArrayView, Explanation, LearnedRows, View, explained
 from seqmed.mixture.mixture_state import MixtureInfo, MixtureParameters, MixtureState
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, check_overflow
 from seqmed.numeric.execution import callers_level
@@ -556,7 +556,11 @@ class SeqGraphMED(StreamClassifier):
         return self._explanations(X, n, lambda points: ArrayView(points, names))
 
     def _explanations(
-        self, X: MatrixLike, n: int, view: Callable[[Points], View]
+        self,
+        X: MatrixLike,
+        n: int,
+        view: Callable[[Points], View],
+        learned: Iterable[LearnedRows] = (),
     ) -> list[Explanation]:
         """Return explanations; ``view`` shows columns and rows, given the rows to explain."""
         if not isinstance(n, Integral) or isinstance(n, bool | np.bool_) or n < 1:
@@ -578,6 +582,7 @@ class SeqGraphMED(StreamClassifier):
             model.classes_.tolist(),
             int(n),
             view(points),
+            learned,
         )
 
     def _class_scores(self, points: Points) -> Array:

@@ -23,7 +23,8 @@ column had another value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -52,15 +53,16 @@ from seqmed.mixture.mixture_state import (
     member_probabilities,
     mix,
 )
-from seqmed.numeric.arrays import Array, Indices, Mask, Points, take_rows
+from seqmed.numeric.arrays import Array, Indices, Mask, Points, row_keys, take_rows
+from seqmed.numeric.execution import one_thread
 
 LOG_ODDS, PROBABILITY = "log odds", "probability"
 # Rows that are explained at once.
 AT_ONCE = 64
 # Largest difference of probabilities by which a refitted expert is taken for a linear one.
 SAME = 1e-6
-# Cells of a labeled row, and characters of a cell, that are printed.
-FEW_CELLS, LONGEST = 8, 40
+# Cells of a labeled row that are printed, and characters of a cell: more in rows of few cells.
+FEW_CELLS, LONGEST, LONGEST_ROW = 8, 40, 160
 
 
 # -- what is returned ------------------------------------------------------------------------------
@@ -86,11 +88,16 @@ class Member(NamedTuple):
 
 
 class ColumnPart(NamedTuple):
-    """The contribution of a column, whose cell has the value; of a text, of one word or pair."""
+    """The contribution of a column.
+
+    The value is its cell. A column of text has a part for each of its words and pairs of words,
+    which is the value then.
+    """
 
     name: str
     value: Any
     contribution: float
+    is_word: bool = False
 
 
 class RowPart(NamedTuple):
@@ -113,6 +120,8 @@ class Evidence:
     ----------
     expert : "margin", "graph", "linear" or the name of a refitted expert; with the prefix "new " if
         it belongs to a new start on trial.
+    weight : its weight in the prediction; that of margin and linear expert is their weight in the
+        core times that of the core, and that of the graph is its weight alone and in the core.
     unit : "log odds" or "probability".
     score : its log odds or probability of the predicted class.
     baseline : the score without the contributions.
@@ -122,6 +131,7 @@ class Evidence:
     """
 
     expert: str
+    weight: float
     unit: str
     score: float
     baseline: float
@@ -140,7 +150,8 @@ class Explanation:
     classes, probabilities : (K,) all classes, and their probabilities.
     members : the members of the pool of weight > 0, the largest first. Without refitted experts
         the core is the only one.
-    evidence : what the votes consist of, where they are sums over columns or labeled rows.
+    evidence : what the votes consist of, where they are sums over columns or labeled rows; those of
+        the largest weight first.
     """
 
     label: Any
@@ -175,6 +186,7 @@ class Explanation:
             "evidence": [
                 {
                     "expert": each.expert,
+                    "weight": each.weight,
                     "unit": each.unit,
                     "score": each.score,
                     "baseline": each.baseline,
@@ -206,6 +218,7 @@ class Explanation:
                 f"  {part.contribution:+.3f}  {shown_label(part.label)}: {shown_row(part.row)}"
                 for part in found.rows
             ]
+            lines.append(f"  {found.rest:+.3f}  others")
         return "\n".join(lines)
 
 
@@ -214,12 +227,14 @@ def heading(found: Evidence) -> str:
     if found.expert.endswith("graph"):
         return f"{found.expert}, shares of labeled rows in the probabilities"
     what = "labeled rows" if found.rows else "columns"
-    return f"{found.expert}, {what}: {found.unit} {found.score:.3f}, from {found.baseline:.3f}"
+    return f"{found.expert}, {what}: {found.unit} from {found.baseline:.3f} to {found.score:.3f}"
 
 
 def shown_column(part: ColumnPart) -> str:
     """Return a column and its value as text."""
-    return f"{part.name} = {shown_value(part.value)}"
+    if part.is_word:
+        return f'{part.name} has "{part.value}"'
+    return f"{part.name} = {shown_value(part.value, LONGEST)}"
 
 
 def shown_label(label: Any) -> str:
@@ -227,12 +242,12 @@ def shown_label(label: Any) -> str:
     return "label not kept" if label is None else str(label)
 
 
-def shown_value(value: Any) -> str:
+def shown_value(value: Any, longest: int) -> str:
     """Return a value as text on one line, shortened."""
     if value is None:
         return "(missing)"
     text = f"{value:.6g}" if isinstance(value, float) else " ".join(str(value).split())
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def shown_row(row: Any) -> str:
@@ -245,7 +260,8 @@ def shown_row(row: Any) -> str:
         cells = dict(zip((f"x{place}" for place in row.indices), row.data.tolist(), strict=True))
     else:
         cells = {f"x{place}": value for place, value in enumerate(row.tolist())}
-    texts = [f"{name}={shown_value(value)}" for name, value in cells.items()]
+    longest = max(LONGEST, LONGEST_ROW // max(1, len(cells)))
+    texts = [f"{name}={shown_value(value, longest)}" for name, value in cells.items()]
     more = f" and {len(texts) - FEW_CELLS} more" if len(texts) > FEW_CELLS else ""
     return (", ".join(texts[:FEW_CELLS]) or "(its cells are not stored)") + more
 
@@ -268,6 +284,10 @@ class View(Protocol):
 
     def rows(self, features: Points) -> list[Any]:
         """Return some labeled rows, given their features (r, p)."""
+
+
+LearnedRows = tuple[Points, Callable[[int], Any]]
+"""Features (n, p) of rows of the user, and a function that returns a row by its place."""
 
 
 @dataclass(frozen=True)
@@ -450,21 +470,21 @@ def of_graph(state: MixtureState, points: Points, codes: Indices) -> Contributio
 
 def of_expert(
     expert: Expert, points: Points, reference: Points, codes: Indices, gains: Array
-) -> list[Contributions]:
-    """Return the contributions of columns to the votes of a refitted expert; none of other kinds.
+) -> Contributions | None:
+    """Return the contributions of columns to the votes of a refitted expert; None for other kinds.
 
     ``points`` (m, p) are not scaled, and ``gains`` (m, K) are those of `contrasts`.
     """
     if expert.fit is None or expert.fit.classifier is None:
-        return []
+        return None
     model, present = expert.fit.classifier.model, expert.fit.present
     if isinstance(model, ExtraTreesClassifier | RandomForestClassifier | DecisionTreeClassifier):
         baseline, columns = of_trees(getattr(model, "estimators_", [model]), points, present, codes)
-        return [Contributions(expert.name, PROBABILITY, baseline, columns)]
+        return Contributions(expert.name, PROBABILITY, baseline, columns)
     linear = linear_form(expert, points, gains.shape[1])
     if linear is None:
-        return []
-    return [Contributions(expert.name, LOG_ODDS, *of_linear(linear, points, reference, gains))]
+        return None
+    return Contributions(expert.name, LOG_ODDS, *of_linear(linear, points, reference, gains))
 
 
 def linear_form(expert: Expert, points: Points, n_classes: int) -> LinearExpert | None:
@@ -538,7 +558,7 @@ class Votes(NamedTuple):
     ----------
     names, weights, probabilities : of the members of the pool, (M,), (M,) and (m, M, K).
     terms : (m,) terms of the log odds of the core, by expert; none if the core has no weight.
-    contributions : those of all experts whose votes are sums.
+    contributions : those of all experts whose votes are sums, with the weights of the experts.
     telling : (m,) mask of the rows whose class the state knows, among others.
     """
 
@@ -546,7 +566,7 @@ class Votes(NamedTuple):
     weights: Array
     probabilities: Array
     terms: dict[str, Array]
-    contributions: list[Contributions]
+    contributions: list[tuple[float, Contributions]]
     telling: Mask
 
 
@@ -567,25 +587,28 @@ def votes(state: MixtureState, points: Points, codes: Indices) -> Votes:
                 probabilities[:, member], temperatures[member]
             )
     weighted = dict(zip(names, weights.tolist(), strict=True))
-    used = [name for name, weight in core_weights(state).items() if weight and weighted["core"]]
+    in_core = {name: weighted["core"] * each for name, each in core_weights(state).items()}
     gains, factors = contrasts(codes, known), core_factors(state)
     terms = {
         name: (gains * factors[place] * scores[:, place]).sum(axis=1)
-        for place, name in enumerate(core_weights(state))
-        if name in used
+        for place, (name, weight) in enumerate(in_core.items())
+        if weight > 0
     }
     reference = reference_row(state.labels.points)
     at, found = state.scaled(reference), []
-    if "margin" in used:
-        found.append(of_margin(state, scaled, at, gains * factors[0]))
-    if "graph" in used or weighted.get("graph"):
-        found.append(of_graph(state, scaled, codes))
-    if "linear" in used and state.linear.fitted.any():
-        sums = of_linear(state.linear, scaled, at, gains * factors[2])
-        found.append(Contributions("linear", LOG_ODDS, *sums))
-    for expert in state.experts:
-        if weighted.get(expert.name):
-            found += of_expert(expert, points, reference, codes, gains)
+    if in_core["margin"] > 0:
+        sums = of_margin(state, scaled, at, gains * factors[0])
+        found.append((in_core["margin"], sums))
+    of_both = in_core["graph"] + weighted.get("graph", 0.0)
+    if of_both > 0:
+        found.append((of_both, of_graph(state, scaled, codes)))
+    if in_core["linear"] > 0 and state.linear.fitted.any():
+        linear = of_linear(state.linear, scaled, at, gains * factors[2])
+        found.append((in_core["linear"], Contributions("linear", LOG_ODDS, *linear)))
+    for expert in state.experts if state.has_pool else ():
+        if weighted[expert.name] > 0:
+            each = of_expert(expert, points, reference, codes, gains)
+            found += [] if each is None else [(weighted[expert.name], each)]
     return Votes(names, weights, probabilities, terms, found, known[codes] & (known.sum() > 1))
 
 
@@ -604,6 +627,7 @@ def explained(
     labels: Sequence[Any],
     n: int,
     view: View,
+    learned: Iterable[LearnedRows] = (),
 ) -> list[Explanation]:
     """Return explanations of predictions.
 
@@ -616,6 +640,7 @@ def explained(
     labels : (K,) the classes.
     n : largest number of columns, of labeled rows for the class and of rows against it, per expert.
     view : how columns and rows are shown.
+    learned : rows among which labeled rows are looked up; the others are shown by the view.
     """
     states = [("", 1.0, state)]
     if state.trial is not None:
@@ -628,20 +653,22 @@ def explained(
         members: list[list[Member]] = [[] for _ in codes[part]]
         evidence: list[list[Evidence]] = [[] for _ in codes[part]]
         for prefix, weight, each in states:
-            said = votes(each, points[part], codes[part])
+            with one_thread():  # of 64 rows, other threads would cost more than they save
+                said = votes(each, points[part], codes[part])
             for row in range(codes[part].size):
                 members[row] += members_of(said, row, prefix, weight)
-            for sums in said.contributions:
-                summed(sums, said.telling, prefix, n, view, start, listed, evidence)
+            for own, sums in said.contributions:
+                summed(sums, said.telling, prefix, weight * own, n, view, start, listed, evidence)
         for row, code in enumerate(codes[part].tolist()):
-            members[row].sort(key=lambda member: -member.weight)
+            members[row].sort(key=lambda each: -each.weight)
+            evidence[row].sort(key=lambda each: -each.weight)
             shares = probabilities[start + row]
             found.append(
                 Explanation(
                     labels[code], tuple(labels), shares, tuple(members[row]), tuple(evidence[row])
                 )
             )
-    return listed.shown(found, view)
+    return listed.shown(found, view, learned)
 
 
 def members_of(said: Votes, row: int, prefix: str, weight: float) -> list[Member]:
@@ -663,6 +690,7 @@ def summed(
     sums: Contributions,
     telling: Mask,
     prefix: str,
+    weight: float,
     n: int,
     view: View,
     start: int,
@@ -691,7 +719,7 @@ def summed(
         baseline = float(sums.baseline[row])
         evidence[row].append(
             Evidence(
-                prefix + sums.expert, sums.unit, baseline + total, baseline, tuple(columns),
+                prefix + sums.expert, weight, sums.unit, baseline + total, baseline, tuple(columns),
                 tuple(rows), total - shown,
             )
         )  # fmt: skip
@@ -728,11 +756,22 @@ class ListedRows:
             found[place] = (self.labels[code] if code >= 0 else None, number)
         return found
 
-    def shown(self, explanations: list[Explanation], view: View) -> list[Explanation]:
-        """Return explanations with their rows as the view shows them."""
+    def shown(
+        self, explanations: list[Explanation], view: View, learned: Iterable[LearnedRows]
+    ) -> list[Explanation]:
+        """Return explanations with their rows as they were learned, or as the view shows them."""
         if not self.features:
             return explanations
-        rows = view.rows(stacked(self.features))
+        features = stacked(self.features)
+        rows, wanted = view.rows(features), defaultdict(list)
+        for number, key in enumerate(row_keys(features)):
+            wanted[key].append(number)
+        for found, row_at in learned:
+            for place, key in enumerate(row_keys(found)):
+                for number in wanted.pop(key, ()):
+                    rows[number] = row_at(place)
+            if not wanted:
+                break
 
         def with_rows(found: Evidence) -> Evidence:
             parts = (
