@@ -402,7 +402,8 @@ def label_shares(
     inverse = sp.diags_array(1.0 / degrees)
     slots = np.flatnonzero(state.codes >= 0)
     codes = state.codes[slots]
-    factors = state.label_weights[slots] * (state.class_factors / state.class_label_weights)[codes]
+    factors = state.label_weights[slots] / state.class_label_weights[codes]
+    factors *= state.class_factors[codes]
     factors *= 1.0 if class_weights is None else class_weights[codes]
     scores, shares = state.scores(found, class_weights), np.zeros((found.sizes.size, slots.size))
     for row, near in enumerate(neighbour_matrix(found, k, state.rows.size).toarray()):
