@@ -57,6 +57,7 @@ def explain_command(
     most for and against the class.
     """
     from seqmed.cli import checkpoint
+    from seqmed.cli.outputs import located
 
     pipeline, progress = checkpoint.load_checkpoint(model)
     classifier, ids = checkpoint.classifier_of(pipeline), checkpoint.encoder_of(pipeline).id_columns
@@ -84,13 +85,12 @@ def explain_command(
         left -= set(batch.row[places].tolist())
         if not places:
             continue
-        origins = with_origin(batch, stream.names)
         found = pipeline._explanations(
             batch.table.take(places), number, tables() if learned else ()
         )
+        origins = list(zip(*located(batch, stream.names), strict=True))
         for place, each in zip(places, found, strict=True):
-            own = {name: origins.column(name)[place].as_py() for name in ("file", "row", *ids)}
-            show(own, each, as_json)
+            show(dict(zip(("file", "row", *ids), origins[place], strict=True)), each, as_json)
     tell_skipped(stream.skipped)
     if left:
         raise CommandError(
@@ -100,10 +100,7 @@ def explain_command(
 
 
 def with_origin(batch: StreamBatch, names: Sequence[str]) -> Any:
-    """Return the table of a batch with the files, the numbers and the ids of its rows.
-
-    Columns of the same name in the table remain.
-    """
+    """Return the table of a batch with the file, number and ids of each row, if names are free."""
     from seqmed.cli.outputs import located
     from seqmed.tables.frames import as_table
 

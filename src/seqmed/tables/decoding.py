@@ -53,8 +53,7 @@ def decoded(encoding: Encoding, features: Points) -> list[dict[str, str | None]]
         for row, values in zip(rows, dense[:, begin:end], strict=True):
             row |= decoded_part(part, values)
         begin = end
-    order = [name for name in encoding.needed if name in rows[0]] if rows else []
-    return [{name: row[name] for name in order} for row in rows]
+    return [{name: row[name] for name in encoding.needed if name in row} for row in rows]
 
 
 def decoded_part(part: Any, values: Array) -> dict[str, str | None]:
@@ -71,9 +70,9 @@ def decoded_part(part: Any, values: Array) -> dict[str, str | None]:
         levels = [*part.levels, *([None] if part.missing else []), OTHER_LEVEL]
         return {part.name: levels[int(values.argmax())]}
     if isinstance(part, DateColumn) and not part.clock:
-        moment = timedelta(seconds=round(part.origin + part.scale * float(values[0])))
+        seconds = round(part.origin + part.scale * float(values[0]))
         try:
-            text = date_text(EPOCH + moment)
+            text = date_text(EPOCH + timedelta(seconds=seconds))
         except OverflowError:  # beyond the years of Python
             return {}
         return {part.name: None if part.flagged and values[-1] else text}
