@@ -49,7 +49,7 @@ def test_labeled_rows_are_those_of_the_learned_files(folder):
     found = lines(seqmed(folder, "explain", "model", "rows.csv", *options, "--learned", "rows.csv"))
     frame = pd.read_csv(folder / "rows.csv", dtype=str)
     said = 0
-    for plain, one in zip(given["evidence"], found[0]["evidence"], strict=True):
+    for plain, one in zip(given["votes"], found[0]["votes"], strict=True):
         for decoded, part in zip(plain["rows"], one["rows"], strict=True):
             row = frame.iloc[int(part["row"]["row"]) - 1]
             assert part["row"]["file"] == "rows.csv"
@@ -73,7 +73,7 @@ def test_ids_are_shown(tmp_path):
     options = ("--row", "5", "--json", "--learned", "rows.csv")
     (found,) = lines(seqmed(tmp_path, "explain", "model", "rows.csv", *options))
     assert found["id"] == "4"
-    rows = [part["row"] for one in found["evidence"] for part in one["rows"]]
+    rows = [part["row"] for one in found["votes"] for part in one["rows"]]
     assert all(int(row["id"]) == int(row["row"]) - 1 for row in rows)
 
 
@@ -85,7 +85,7 @@ def test_a_column_may_be_called_row(tmp_path):
     options = ("--row", "5", "--json", "--learned", "rows.csv")
     (found,) = lines(seqmed(tmp_path, "explain", "model", "rows.csv", *options))
     assert found["row"] == 5
-    rows = [part["row"] for one in found["evidence"] for part in one["rows"]]
+    rows = [part["row"] for one in found["votes"] for part in one["rows"]]
     assert rows
     assert {float(row["row"]) for row in rows} <= {*frame["row"]}
 

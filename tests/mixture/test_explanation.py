@@ -72,8 +72,8 @@ def on_trial(experts=()):
     raise AssertionError("no new start")
 
 
-def evidence_of(found, expert):
-    (one,) = [each for each in found.evidence if each.expert == expert]
+def vote_of(found, expert):
+    (one,) = [each for each in found.votes if each.expert == expert]
     return one
 
 
@@ -120,7 +120,7 @@ def test_the_core_is_a_sum_of_terms_and_these_of_columns_and_rows(core, n_classe
         expected = scores[row, place] - np.delete(scores[row], place).mean()
         assert sum(member.terms.values()) == pytest.approx(expected, abs=1e-9)
         assert {*member.terms} == {name for name, w in model.core_weights_.items() if w > 0}
-        for one in found.evidence:
+        for one in found.votes:
             parts = [part.contribution for part in (*one.columns, *one.rows)]
             assert one.baseline + sum(parts) == pytest.approx(one.score, abs=1e-9)
             assert one.rest == pytest.approx(0.0, abs=1e-9)
@@ -148,7 +148,7 @@ def test_support_vectors_speak_for_their_class(form):
             value = kernel(state.scaled(X[[row]]), window.points[[i]])[0, 0]
             terms = 0.5 * value * window.coefficients[i] * factors
             expected.append(terms[place] - np.delete(terms, place).mean())
-        one = evidence_of(found, "margin")
+        one = vote_of(found, "margin")
         values = [part.contribution for part in one.rows]
         np.testing.assert_allclose(sorted(values), sorted(v for v in expected if v), atol=1e-9)
         speaking = max(one.rows, key=lambda part: part.contribution)
@@ -166,7 +166,7 @@ def test_a_linear_contribution_is_the_change_of_the_log_odds(form, n_classes):
     reference = np.zeros(4) if form == "csr" else rows.mean(axis=0)
     said = 0
     for row, found in enumerate(model.explain(X, n=EVERYTHING)):
-        for one in found.evidence:
+        for one in found.votes:
             if one.expert != "logisticregression":
                 continue
             x, place = X[[row]], model.classes_.tolist().index(found.label)
@@ -212,7 +212,7 @@ def test_the_columns_of_a_forest_are_those_of_the_splits_on_the_path(expert, for
     for row, found in enumerate(model.explain(X, n=EVERYTHING)):
         x, place = X[[row]], model.classes_.tolist().index(found.label)
         x = (x.toarray() if form == "csr" else x)[0]
-        for one in found.evidence:
+        for one in found.votes:
             if one.expert != own.name:
                 continue
             roots, changes = zip(*(naive_path(tree, x, place) for tree in trees), strict=True)
@@ -308,7 +308,7 @@ def test_the_members_make_the_prediction(form):
 def test_both_states_of_a_trial_are_explained(experts):
     model, X = on_trial(experts)
     assert_members_make_the_prediction(model, X[:10])
-    names = {each.expert for found in model.explain(X[:10]) for each in found.evidence}
+    names = {each.expert for found in model.explain(X[:10]) for each in found.votes}
     assert {"margin", "new margin"} <= names or {"graph", "new graph"} <= names
 
 
@@ -327,7 +327,7 @@ def test_rows_are_labeled_rows_as_they_were_learned(form):
         known.setdefault(row.tobytes(), set()).add(label)
     said = set()
     for found in model.explain(X):
-        for one in found.evidence:
+        for one in found.votes:
             for part in one.rows:
                 row = part.row.toarray()[0] if form == "csr" else part.row
                 assert part.label in known[row.tobytes()]
@@ -345,9 +345,7 @@ def test_labeled_rows_that_are_not_kept_are_not_invented(form):
     model._state = state._replace(labels=state.labels.take(np.arange(1)))
     for old, new in zip(before, model.explain(X), strict=True):
         for one in ("margin", "graph"):
-            for was, now in zip(
-                evidence_of(old, one).rows, evidence_of(new, one).rows, strict=True
-            ):
+            for was, now in zip(vote_of(old, one).rows, vote_of(new, one).rows, strict=True):
                 assert now.contribution == was.contribution
                 if one == "graph":
                     assert now.label == was.label
@@ -367,17 +365,20 @@ def test_columns_have_the_names_of_the_frame():
     said = {
         (row, part.name, part.value)
         for row, each in enumerate(found)
-        for one in each.evidence
+        for one in each.votes
         for part in one.columns
     }
     assert said
     assert all(value == X[row, names.index(name)] for row, name, value in said)
+    rows = [part.row for each in found for one in each.votes for part in one.rows]
+    assert rows
+    assert all([*row] == names for row in rows)
 
 
 def test_the_largest_contributions_are_listed():
     model, _, _, X = learned(SeqGraphMED(experts=FEW_TREES, random_state=0))
     for few, full in zip(model.explain(X, n=2), model.explain(X, n=EVERYTHING), strict=True):
-        for one, every in zip(few.evidence, full.evidence, strict=True):
+        for one, every in zip(few.votes, full.votes, strict=True):
             sizes = sorted((abs(part.contribution) for part in every.columns), reverse=True)
             assert [abs(part.contribution) for part in one.columns] == sizes[:2]
             values = [part.contribution for part in every.rows]
@@ -395,7 +396,7 @@ def test_rows_are_explained_alike_in_small_parts(monkeypatch):
     monkeypatch.setattr(explanation, "AT_ONCE", 5)
     for one, other in zip(whole, model.explain(X), strict=True):
         assert one["label"] == other.label
-        for first, second in zip(one["evidence"], other.to_dict()["evidence"], strict=True):
+        for first, second in zip(one["votes"], other.to_dict()["votes"], strict=True):
             assert first["score"] == pytest.approx(second["score"], abs=1e-9)
             assert [part["row"] for part in first["rows"]] == [
                 part["row"] for part in second["rows"]
@@ -411,11 +412,11 @@ def test_an_explanation_is_plain_values_and_a_text(form):
     for found in model.explain(X):
         values = json.loads(json.dumps(found.to_dict(), allow_nan=False))
         assert values["label"] == found.label
-        assert len(values["evidence"]) == len(found.evidence)
+        assert len(values["votes"]) == len(found.votes)
         text = str(found)
         assert text.startswith(f"{found.label} {found.probability:.3f}, ")
         assert all(each.name in text for each in found.members)
-        assert text.count("others") == len(found.evidence)
+        assert text.count("others") == len(found.votes)
 
 
 def test_nothing_changes_and_a_loaded_model_explains_alike(tmp_path):
@@ -452,5 +453,5 @@ def test_rows_that_overflow_no_expert_are_explained():
     """A row far from all others has no neighbours worth the name, but an explanation."""
     model, _, _, X = learned(SeqGraphMED(experts=FEW_TREES, random_state=0))
     (found,) = model.explain(1e30 * X[:1])
-    assert np.isfinite([one.score for one in found.evidence]).all()
-    assert replace(found, evidence=()).label == model.predict(1e30 * X[:1])[0]
+    assert np.isfinite([one.score for one in found.votes]).all()
+    assert replace(found, votes=()).label == model.predict(1e30 * X[:1])[0]

@@ -135,7 +135,7 @@ def test_features_of_a_column_are_one_contribution():
     features, names = encoder.transform(X), encoder.get_feature_names_out()
     plain = classifier.explain(features, n=1000)
     for place, found in enumerate(model.explain(X, n=1000)):
-        for one, of_features in zip(found.evidence, plain[place].evidence, strict=True):
+        for one, of_features in zip(found.votes, plain[place].votes, strict=True):
             expected: dict[str, float] = {}
             for part in of_features.columns:
                 owner = str(names[int(part.name.removeprefix("x"))]).split("_")[0]
@@ -152,7 +152,7 @@ def test_labeled_rows_are_decoded():
     given = [(cells(frame, place), labels[place]) for place in range(0, 300)]
     said = 0
     for found in model.explain(frame[:20]):
-        for one in found.evidence:
+        for one in found.votes:
             for part in one.rows:
                 assert list(part.row) == ["grams", "metres", "colour", "day"]
                 assert any(
@@ -172,7 +172,7 @@ def test_words_of_a_row_are_columns_and_other_words_are_together():
     found = model.explain(frame[:30], n=1000)
     said = set()
     for place, each in enumerate(found):
-        for one in each.evidence:
+        for one in each.votes:
             words = [part for part in one.columns if part.is_word]
             assert {part.name for part in words} <= {"note"}
             known = f" {frame['note'][place]} "
@@ -190,7 +190,7 @@ def test_absent_words_of_a_forest_are_one_contribution():
     frame = frame[["note"]]
     estimator = SeqGraphMED(experts=[DecisionTreeClassifier()], random_state=0)
     model = make_stream_pipeline(estimator, kinds={"note": "text"}).partial_fit(frame, labels)
-    found = [one for each in model.explain(frame[:20], n=1000) for one in each.evidence]
+    found = [one for each in model.explain(frame[:20], n=1000) for one in each.votes]
     absent = [part for one in found for part in one.columns if not part.is_word]
     assert absent
     assert {(part.name, part.value) for part in absent} == {("note", "(words it does not have)")}
@@ -202,7 +202,7 @@ def test_labeled_rows_are_looked_up_among_learned_rows(storage):
     model, frame, labels = learned({"note": "text"})
     undecoded = model.explain(frame[:10])
     assert any(
-        "note" not in part.row for each in undecoded for one in each.evidence for part in one.rows
+        "note" not in part.row for each in undecoded for one in each.votes for part in one.rows
     )
     rows = frame.assign(kind=labels, number=np.arange(300))
     given = {
@@ -212,7 +212,7 @@ def test_labeled_rows_are_looked_up_among_learned_rows(storage):
     }[storage]
     said = 0
     for found in model.explain(frame[:10], learned=given):
-        for one in found.evidence:
+        for one in found.votes:
             for part in one.rows:
                 place = int(part.row["number"])
                 assert part.row["note"] == frame["note"][place]
@@ -235,9 +235,9 @@ def test_other_transformers_show_features_or_learned_rows():
     model = StreamPipeline([("scale", StandardScaler()), ("model", SeqGraphMED(experts=()))])
     model.fit(X, codes)
     features = model.steps[0][1].transform(X)
-    for one in model.explain(X[:2])[0].evidence:
+    for one in model.explain(X[:2])[0].votes:
         assert all((features == part.row).all(axis=1).any() for part in one.rows)
-    for one in model.explain(X[:2], learned=X)[0].evidence:
+    for one in model.explain(X[:2], learned=X)[0].votes:
         assert all((part.row == X).all(axis=1).any() for part in one.rows)
 
 
@@ -246,7 +246,7 @@ def test_texts_of_a_vectorizer_are_looked_up():
     model = StreamPipeline([("words", HashingVectorizer()), ("model", SeqGraphMED(experts=()))])
     model.fit(texts, ["spam", "spam", "ham", "ham"] * 5)
     (found,) = model.explain(["win cash"], learned=texts)
-    rows = [part.row for one in found.evidence for part in one.rows]
+    rows = [part.row for one in found.votes for part in one.rows]
     assert rows
     assert {*rows} <= {*texts}
-    assert sp.issparse(model.explain(["win cash"])[0].evidence[0].rows[0].row)
+    assert sp.issparse(model.explain(["win cash"])[0].votes[0].rows[0].row)

@@ -57,7 +57,7 @@ class Contributions(NamedTuple):
 
     Attributes
     ----------
-    expert, unit : see `Evidence`.
+    expert, unit : see `seqmed.mixture.explanation.Vote`.
     baseline : (m,) scores without contributions; NaN for a row without a vote.
     columns : (m, p) contributions of columns; None if there are none.
     rows : contributions of labeled rows; None if there are none.
@@ -84,7 +84,7 @@ class OfRows(NamedTuple):
     kept: Callable[[Indices], list[tuple[Points | None, int]]]
 
 
-class Votes(NamedTuple):
+class Report(NamedTuple):
     """What a state says of m rows.
 
     Attributes
@@ -103,7 +103,7 @@ class Votes(NamedTuple):
     telling: Mask
 
 
-def votes(state: MixtureState, points: Points, codes: Indices) -> Votes:
+def report_of(state: MixtureState, points: Points, codes: Indices) -> Report:
     """Return what a state says of rows (m, p) and classes (m,), without regard to a trial."""
     known, scaled, choice = state.known, state.scaled(points), state.choice
     scores = expert_scores(state, scaled)
@@ -142,7 +142,7 @@ def votes(state: MixtureState, points: Points, codes: Indices) -> Votes:
         if weighted[expert.name] > 0:
             each = of_expert(expert, points, reference, codes, gains)
             found += [] if each is None else [(weighted[expert.name], each)]
-    return Votes(names, weights, probabilities, terms, found, known[codes] & (known.sum() > 1))
+    return Report(names, weights, probabilities, terms, found, known[codes] & (known.sum() > 1))
 
 
 def reference_row(labeled: Points) -> Array:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from seqmed.mixture.contributions import Contributions, Votes, votes
+from seqmed.mixture.contributions import Contributions, Report, report_of
 from seqmed.mixture.mixture_state import MixtureState
 from seqmed.numeric.arrays import Array, Indices, Points, row_keys, stack
 from seqmed.numeric.execution import one_thread
@@ -63,8 +63,8 @@ class ColumnPart(NamedTuple):
 class RowPart(NamedTuple):
     """The contribution of a labeled row.
 
-    The label is None if it is not known any more. The row is an array (p,) or a CSR array (1, p) of
-    the columns as they were learned, or a dict of the cells of a table; None if it is not kept.
+    The label is None if it is not known any more. The row is an array (p,) or a CSR array (1, p) as
+    it was learned, or a dict of its cells if columns have names; None if it is not kept.
     """
 
     label: Any
@@ -72,8 +72,8 @@ class RowPart(NamedTuple):
     contribution: float
 
 
-@dataclass(frozen=True)
-class Evidence:
+@dataclass(frozen=True, eq=False)
+class Vote:
     """What the vote of an expert consists of: ``baseline + contributions + rest = score``.
 
     Attributes
@@ -100,7 +100,7 @@ class Evidence:
     rest: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Explanation:
     """Why a class is predicted for a row; printed, it is a text.
 
@@ -110,7 +110,7 @@ class Explanation:
     classes, probabilities : (K,) all classes, and their probabilities.
     members : the members of the pool of weight > 0, the largest first. Without refitted experts
         the core is the only one.
-    evidence : what the votes consist of, where they are sums over columns or labeled rows; those of
+    votes : what the votes consist of, where they are sums over columns or labeled rows; those of
         the largest weight first.
     """
 
@@ -118,7 +118,7 @@ class Explanation:
     classes: tuple[Any, ...]
     probabilities: Array
     members: tuple[Member, ...]
-    evidence: tuple[Evidence, ...]
+    votes: tuple[Vote, ...]
 
     @property
     def probability(self) -> float:
@@ -143,7 +143,7 @@ class Explanation:
                 }
                 for each in self.members
             ],
-            "evidence": [
+            "votes": [
                 {
                     "expert": each.expert,
                     "weight": each.weight,
@@ -154,7 +154,7 @@ class Explanation:
                     "rows": [{**part._asdict(), "row": plain_row(part.row)} for part in each.rows],
                     "rest": each.rest,
                 }
-                for each in self.evidence
+                for each in self.votes
             ],
         }
 
@@ -171,7 +171,7 @@ class Explanation:
             if each.terms:
                 terms = ", ".join(f"{name} {term:+.2f}" for name, term in each.terms.items())
                 lines[-1] += f"  log odds {sum(each.terms.values()):+.2f}: {terms}"
-        for found in self.evidence:
+        for found in self.votes:
             lines += ["", heading(found)]
             lines += [f"  {part.contribution:+.3f}  {shown_column(part)}" for part in found.columns]
             lines += [
@@ -182,7 +182,7 @@ class Explanation:
         return "\n".join(lines)
 
 
-def heading(found: Evidence) -> str:
+def heading(found: Vote) -> str:
     """Return the line above the contributions of an expert."""
     if found.expert.endswith("graph"):
         return f"{found.expert}, shares of labeled rows in the probabilities"
@@ -250,7 +250,7 @@ LearnedRows = tuple[Points, Callable[[int], Any]]
 """Features (n, p) of rows of the user, and a function that returns a row by its place."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ArrayView:
     """Columns and rows as they are.
 
@@ -277,9 +277,11 @@ class ArrayView:
         return f"x{place}" if self.names is None else str(self.names[place])
 
     def rows(self, features: Points) -> list[Any]:
-        if not sp.issparse(features):
+        if sp.issparse(features):
+            return [features[[place]] for place in range(features.shape[0])]
+        if self.names is None:
             return list(features)
-        return [features[[place]] for place in range(features.shape[0])]
+        return [dict(zip(self.names, row, strict=True)) for row in features.tolist()]
 
 
 def nonzero(row: Points) -> tuple[Indices, Array]:
@@ -324,10 +326,10 @@ def explained(
     for start in range(0, points.shape[0], AT_ONCE):
         part = slice(start, start + AT_ONCE)
         members: list[list[Member]] = [[] for _ in codes[part]]
-        evidence: list[list[Evidence]] = [[] for _ in codes[part]]
+        votes: list[list[Vote]] = [[] for _ in codes[part]]
         for prefix, weight, each in states:
             with one_thread(), np.errstate(over="ignore", invalid="ignore"):
-                said = votes(each, points[part], codes[part])
+                said = report_of(each, points[part], codes[part])
             for row, own in enumerate(members):
                 own += members_of(said, row, prefix, weight)
             for own_weight, sums in said.contributions:
@@ -336,22 +338,22 @@ def explained(
                     columns = []
                     if sums.columns is not None:
                         columns = view.columns(start + row, sums.columns[[row]])
-                    evidence[row].append(
-                        evidence_of(prefix, weight * own_weight, sums, row, columns, rows[row], n)
+                    votes[row].append(
+                        vote_of(prefix, weight * own_weight, sums, row, columns, rows[row], n)
                     )
         for row, code in enumerate(codes[part].tolist()):
             members[row].sort(key=lambda each: -each.weight)
-            evidence[row].sort(key=lambda each: -each.weight)
+            votes[row].sort(key=lambda each: -each.weight)
             found.append(
                 Explanation(
                     labels[code], tuple(labels), probabilities[start + row], tuple(members[row]),
-                    tuple(evidence[row]),
+                    tuple(votes[row]),
                 )
             )  # fmt: skip
     return with_rows(found, view, learned)
 
 
-def members_of(said: Votes, row: int, prefix: str, weight: float) -> Iterator[Member]:
+def members_of(said: Report, row: int, prefix: str, weight: float) -> Iterator[Member]:
     """Yield the members of a state of some weight, with their votes for a row."""
     terms = {name: float(each[row]) for name, each in said.terms.items() if said.telling[row]}
     for place, name in enumerate(said.names):
@@ -361,7 +363,7 @@ def members_of(said: Votes, row: int, prefix: str, weight: float) -> Iterator[Me
             yield Member(prefix + name, own, shares, terms if name == "core" else {})
 
 
-def evidence_of(
+def vote_of(
     prefix: str,
     weight: float,
     sums: Contributions,
@@ -369,7 +371,7 @@ def evidence_of(
     columns: list[ColumnPart],
     rows: list[RowPart],
     n: int,
-) -> Evidence:
+) -> Vote:
     """Return the largest contributions to the vote of an expert for a row.
 
     ``columns`` are all of them, and ``rows`` are those that are listed.
@@ -380,7 +382,7 @@ def evidence_of(
     columns = sorted(columns, key=lambda part: -abs(part.contribution))[:n]
     shown = [part.contribution for part in columns] + [part.contribution for part in rows]
     baseline, rest = float(sums.baseline[row]), total - sum(shown)
-    return Evidence(
+    return Vote(
         prefix + sums.expert, weight, sums.unit, baseline + total, baseline, tuple(columns),
         tuple(rows), rest,
     )  # fmt: skip
@@ -393,7 +395,8 @@ def largest_rows(sums: Contributions, labels: Sequence[Any], n: int) -> list[lis
     values = sums.rows.contributions
     largest = [most(each, n) for each in values]
     places = sorted({place for each in largest for place in each})
-    kept = dict(zip(places, sums.rows.kept(np.array(places, dtype=np.intp)), strict=True))
+    found = sums.rows.kept(np.array(places)) if places else []
+    kept = dict(zip(places, found, strict=True))
     return [
         [
             RowPart(labels[code] if code >= 0 else None, features, float(values[row, place]))
@@ -415,7 +418,7 @@ def with_rows(
     explanations: list[Explanation], view: View, learned: Iterable[LearnedRows]
 ) -> list[Explanation]:
     """Return explanations with labeled rows as they were learned, or as the view shows them."""
-    parts = [part for each in explanations for one in each.evidence for part in one.rows]
+    parts = [part for each in explanations for one in each.votes for part in one.rows]
     given = [part.row for part in parts if part.row is not None]
     if not given:
         return explanations
@@ -431,10 +434,10 @@ def with_rows(
             break
     following = iter(rows)
 
-    def shown(one: Evidence) -> Evidence:
+    def shown(one: Vote) -> Vote:
         own = (
             part if part.row is None else part._replace(row=next(following)) for part in one.rows
         )
         return replace(one, rows=tuple(own))
 
-    return [replace(each, evidence=tuple(map(shown, each.evidence))) for each in explanations]
+    return [replace(each, votes=tuple(map(shown, each.votes))) for each in explanations]
