@@ -256,12 +256,14 @@ def test_a_class_that_an_expert_has_not_seen():
     known, codes = np.ones(3, dtype=bool), np.array([0, 1, 2])
     gains = contributions.contrasts(codes, known)
     reference = X.mean(axis=0)
-    baseline, columns = contributions.of_expert(logistic, X[:3], reference, codes, gains)[2:4]
+    baseline, columns = contributions.expert_contributions(
+        logistic, X[:3], reference, codes, gains
+    )[2:4]
     probabilities = logistic.fit.classifier.probabilities(X[:3])
     full = np.column_stack([probabilities, probabilities.min(axis=1)])
     expected = [log_odds(full[row], row) for row in range(3)]
     np.testing.assert_allclose(baseline + columns.sum(axis=1), expected, atol=1e-9)
-    found = contributions.of_expert(forest, X[:3], reference, codes, gains)
+    found = contributions.expert_contributions(forest, X[:3], reference, codes, gains)
     assert np.isfinite(found.baseline).tolist() == [True, True, False]
 
 

@@ -90,7 +90,9 @@ def explain_command(
         )
         origins = list(zip(*located(batch, stream.names), strict=True))
         for place, each in zip(places, found, strict=True):
-            show(dict(zip(("file", "row", *ids), origins[place], strict=True)), each, as_json)
+            show_explanation(
+                dict(zip(("file", "row", *ids), origins[place], strict=True)), each, as_json
+            )
     tell_skipped(stream.skipped)
     if left:
         raise CommandError(
@@ -109,7 +111,7 @@ def with_origin(batch: StreamBatch, names: Sequence[str]) -> Any:
     return as_table({**origin, **dict(zip(table.column_names, table.columns, strict=True))})
 
 
-def show(origin: dict[str, Any], explanation: Any, as_json: bool) -> None:
+def show_explanation(origin: dict[str, Any], explanation: Any, as_json: bool) -> None:
     """Print the explanation of a row."""
     if as_json:
         print(

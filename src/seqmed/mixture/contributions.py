@@ -130,17 +130,17 @@ def report_of(state: MixtureState, points: Points, codes: Indices) -> Report:
     reference = reference_row(state.labels.points)
     at, found = state.scaled(reference), []
     if in_core["margin"] > 0:
-        sums = of_margin(state, scaled, at, gains * factors[0])
+        sums = margin_contributions(state, scaled, at, gains * factors[0])
         found.append((in_core["margin"], sums))
     of_both = in_core["graph"] + weighted.get("graph", 0.0)
     if of_both > 0:
-        found.append((of_both, of_graph(state, scaled, codes)))
+        found.append((of_both, graph_contributions(state, scaled, codes)))
     if in_core["linear"] > 0 and state.linear.fitted.any():
-        linear = of_linear(state.linear, scaled, at, gains * factors[2])
+        linear = linear_contributions(state.linear, scaled, at, gains * factors[2])
         found.append((in_core["linear"], Contributions("linear", LOG_ODDS, *linear)))
     for expert in state.experts if state.has_pool else ():
         if weighted[expert.name] > 0:
-            each = of_expert(expert, points, reference, codes, gains)
+            each = expert_contributions(expert, points, reference, codes, gains)
             found += [] if each is None else [(weighted[expert.name], each)]
     return Report(names, weights, probabilities, terms, found, known[codes] & (known.sum() > 1))
 
@@ -168,7 +168,7 @@ def core_factors(state: MixtureState) -> Array:
     return factors
 
 
-def of_linear(
+def linear_contributions(
     expert: LinearExpert, points: Points, reference: Points, gains: Array
 ) -> tuple[Array, Points]:
     """Return the baseline (m,) and the contributions (m, p) of columns to a sum of class scores.
@@ -198,7 +198,7 @@ def of_linear(
     return baseline, sp.csr_array(parts, shape=points.shape)
 
 
-def of_margin(
+def margin_contributions(
     state: MixtureState, points: Points, reference: Points, gains: Array
 ) -> Contributions:
     """Return the contributions of support vectors, or of columns if the kernel is linear.
@@ -214,7 +214,9 @@ def of_margin(
         coef = of_machines.T @ sum(map(linear_weights, parts))
         columns, fitted = np.arange(points.shape[1]), np.ones(counts.size)
         linear = LinearExpert(columns, coef, intercepts, fitted, 0)
-        return Contributions("margin", LOG_ODDS, *of_linear(linear, points, reference, gains))
+        return Contributions(
+            "margin", LOG_ODDS, *linear_contributions(linear, points, reference, gains)
+        )
     machine_gains = gains @ of_machines.T
     values = [kernel(points, each.points) * (machine_gains @ each.coefficients.T) for each in parts]
     supports = stack(*(each.points for each in parts))
@@ -233,7 +235,7 @@ def of_margin(
     return Contributions("margin", LOG_ODDS, gains @ intercepts, rows=of_rows)
 
 
-def of_graph(state: MixtureState, points: Points, codes: Indices) -> Contributions:
+def graph_contributions(state: MixtureState, points: Points, codes: Indices) -> Contributions:
     """Return the signed shares of labeled kept rows; ``points`` (m, p) are scaled."""
     graph = state.graph
     slots, shares = propagation.label_shares(graph, graph.search(points), state.class_weights)
@@ -253,7 +255,7 @@ def of_graph(state: MixtureState, points: Points, codes: Indices) -> Contributio
     )
 
 
-def of_expert(
+def expert_contributions(
     expert: Expert, points: Points, reference: Points, codes: Indices, gains: Array
 ) -> Contributions | None:
     """Return the contributions of columns to the votes of a refitted expert; None for other kinds.
@@ -264,12 +266,16 @@ def of_expert(
         return None
     model, present = expert.fit.classifier.model, expert.fit.present
     if isinstance(model, FORESTS):
-        baseline, columns = of_trees(getattr(model, "estimators_", [model]), points, present, codes)
+        baseline, columns = forest_contributions(
+            getattr(model, "estimators_", [model]), points, present, codes
+        )
         return Contributions(expert.name, PROBABILITY, baseline, columns)
     linear = linear_form(expert, points, gains.shape[1])
     if linear is None:
         return None
-    return Contributions(expert.name, LOG_ODDS, *of_linear(linear, points, reference, gains))
+    return Contributions(
+        expert.name, LOG_ODDS, *linear_contributions(linear, points, reference, gains)
+    )
 
 
 def linear_form(expert: Expert, points: Points, n_classes: int) -> LinearExpert | None:
@@ -301,7 +307,7 @@ def linear_form(expert: Expert, points: Points, n_classes: int) -> LinearExpert 
     return found if np.abs(differences).max(initial=0.0) <= SAME else None
 
 
-def of_trees(
+def forest_contributions(
     trees: Sequence[Any], points: Points, present: Indices, codes: Indices
 ) -> tuple[Array, Points]:
     """Return the probabilities (m,) at the roots, and what the columns change them by, (m, p).

@@ -350,7 +350,7 @@ def explained(
                     tuple(votes[row]),
                 )
             )  # fmt: skip
-    return with_rows(found, view, learned)
+    return with_labeled_rows(found, view, learned)
 
 
 def members_of(said: Report, row: int, prefix: str, weight: float) -> Iterator[Member]:
@@ -414,7 +414,7 @@ def most(values: Array, n: int) -> list[int]:
     return [*positive[:n].tolist(), *negative[::-1][:n].tolist()]
 
 
-def with_rows(
+def with_labeled_rows(
     explanations: list[Explanation], view: View, learned: Iterable[LearnedRows]
 ) -> list[Explanation]:
     """Return explanations with labeled rows as they were learned, or as the view shows them."""
