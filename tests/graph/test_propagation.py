@@ -501,6 +501,43 @@ def test_scores_of_new_rows_are_the_naive_ones(monkeypatch):
     np.testing.assert_allclose(state.scores(state.search(queries), weights), expected, atol=5e-3)
 
 
+@pytest.mark.parametrize("proportions", [None, np.array([0.6, 0.3, 0.1])])
+def test_shares_of_labeled_rows_are_the_naive_ones(monkeypatch, proportions):
+    monkeypatch.setattr(conjugate_gradients, "TOLERANCE", 1e-6)
+    monkeypatch.setattr(conjugate_gradients, "ROW_TOLERANCE", np.float32(1e-6))
+    stream = batches(4)
+    state, _ = learned(begun(stream[0][0], capacity=80), stream)
+    state = propagation.with_proportions(state, proportions)
+    queries, weights = batches(40)[0][0], np.array([1.0, 5.0, 1.0])
+    kept, labels, _ = naive_solution(state)
+    rows = state.rows.take(np.arange(state.rows.size)).rows.astype(np.float64)
+    stored = state.rows.metric.store(queries).rows.astype(np.float64)
+    expected = naive_graph.label_shares(
+        naive_graph.euclidean(stored, rows),
+        naive_graph.graph_covariance(kept, ALPHA),
+        labels,
+        weights * state.class_factors,
+        NEIGHBORS,
+    )
+    found = state.search(queries)
+    slots, shares = propagation.label_shares(state, found, weights)
+    assert set(slots) == set(np.flatnonzero(labels.any(axis=1)))
+    np.testing.assert_allclose(shares, expected[:, slots], atol=2e-4)
+    of_classes = shares @ np.eye(3)[state.codes[slots]]
+    np.testing.assert_allclose(of_classes, state.scores(found, weights), atol=1e-12)
+
+
+def test_no_row_has_a_share_where_no_label_reaches():
+    points = cloud(np.random.default_rng(0), 40, 2) + 100.0 * (np.arange(40) >= 20)[:, None]
+    codes = np.full(40, -1)
+    codes[:2] = 0, 1
+    state, _ = learned(begun(points, capacity=80), [(points, codes, 1.0 * (codes >= 0))])
+    slots, shares = propagation.label_shares(state, state.search(points[[5, 30]]))
+    assert slots.tolist() == [0, 1]
+    assert shares[0].sum() == pytest.approx(1.0)
+    assert not shares[1].any()
+
+
 def test_scores_where_no_label_reaches_are_uniform_over_the_classes_with_labels():
     rows = sp.csr_array(np.kron(np.eye(2), np.ones((3, 3))))
     state, _ = learned(

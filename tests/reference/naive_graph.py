@@ -104,6 +104,27 @@ def new_row_scores(distances: Matrix, influence: Matrix, labels: Matrix, k: int)
     return found
 
 
+def label_shares(
+    distances: Matrix, covariance: Matrix, labels: Matrix, factors: Matrix, k: int
+) -> Matrix:
+    """The share of every kept row (m, n) in the scores of new rows, by the class of its label.
+
+    ``distances`` (m, n) are squared ones to the kept rows, ``covariance`` (n, n) is that of the
+    graph, and ``factors`` (K,) are those of the classes.
+    """
+    totals = labels.sum(axis=0)
+    found = np.zeros(distances.shape)
+    for i, row in enumerate(distances):
+        near = nearest(row, k)
+        weights = heat(row[near])
+        for j in np.flatnonzero(labels.any(axis=1)):
+            c = int(labels[j].argmax())
+            influence = weights @ covariance[near, j] / weights.sum()
+            found[i, j] = factors[c] * influence * labels[j, c] / totals[c]
+        found[i] /= found[i].sum() or 1.0
+    return found
+
+
 def proportion_factors(
     distances: Matrix, influence: Matrix, labels: Matrix, given: Matrix, k: int
 ) -> Matrix:

@@ -18,6 +18,7 @@ def main() -> None:
     import typer
 
     from seqmed.cli.evaluate import evaluate_command
+    from seqmed.cli.explain import explain_command
     from seqmed.cli.inspect import inspect_command
     from seqmed.cli.label import label_command
     from seqmed.cli.learn import learn_command
@@ -33,7 +34,8 @@ def main() -> None:
     )  # fmt: skip
     commands: dict[str, Callable[..., None]] = {
         "learn": learn_command, "predict": predict_command, "evaluate": evaluate_command,
-        "inspect": inspect_command, "query": query_command, "label": label_command,
+        "explain": explain_command, "inspect": inspect_command, "query": query_command,
+        "label": label_command,
     }  # fmt: skip
     for name, command in commands.items():
         app.command(name, no_args_is_help=True)(with_option_groups(command))

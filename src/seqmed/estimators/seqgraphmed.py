@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from numbers import Real
+from collections.abc import Callable, Iterable, Sequence
+from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -25,6 +25,7 @@ from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
 from seqmed.estimators.validation import (
     ClassifiedRows,
+    MatrixLike,
     check_proportions,
     checked_class_prior,
     checked_class_weights,
@@ -35,6 +36,7 @@ from seqmed.margin.calibration import with_unseen
 from seqmed.mixture import column_scales, mixture_state
 from seqmed.mixture import learning as mixture_update
 from seqmed.mixture.experts import default_experts, named_experts
+from seqmed.mixture.explanation import ArrayView, Explanation, LearnedRows, View, explained
 from seqmed.mixture.mixture_state import MixtureInfo, MixtureParameters, MixtureState
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, check_overflow
 from seqmed.numeric.execution import callers_level
@@ -529,6 +531,62 @@ class SeqGraphMED(StreamClassifier):
         return self._snapshot()._state.graph.rows.metric.name
 
     # -- predictions -----------------------------------------------------------------------------
+
+    def explain(self, X: MatrixLike, n: int = 3) -> list[Explanation]:
+        """Return why the predicted class is predicted for every row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows to classify.
+        n : int >= 1, default=3
+            Largest number of columns, of labeled rows that speak for the class and of labeled rows
+            that speak against it, for every expert.
+
+        Returns
+        -------
+        explanations : list of Explanation
+            One for each row; see `seqmed.mixture.explanation.Explanation`. ``print`` shows it as a
+            text. It has the weights and probabilities of the experts, and the columns and labeled
+            rows with the largest contributions to them. Labeled rows are as they were learned.
+
+        Raises
+        ------
+        ValueError
+            If the model knows one class only.
+        """
+        names = getattr(self, "feature_names_in_", None)
+        return self._explanations(X, n, lambda points: ArrayView(points, names))
+
+    def _explanations(
+        self,
+        X: MatrixLike,
+        n: int,
+        view: Callable[[Points], View],
+        learned: Iterable[LearnedRows] = (),
+    ) -> list[Explanation]:
+        """Return explanations; ``view`` shows columns and rows, given the rows to explain."""
+        if not isinstance(n, Integral) or isinstance(n, bool | np.bool_) or n < 1:
+            raise ValueError(f"explain got n={n!r}, expected an integer >= 1: correct it.")
+        model = self._snapshot()
+        points, state = model._checked_points(X), model._state
+        if state.counts.seen.sum() < 2:
+            (only,) = model.classes_[state.counts.seen].tolist()
+            raise ValueError(
+                f"explain got a model that knows the class {only!r} only, expected at least two "
+                "classes: learn a label of another class first."
+            )
+        scores = model._class_scores(points)
+        return explained(
+            state,
+            points,
+            state.counts.best(scores),
+            model._probabilities(scores),
+            model.classes_.tolist(),
+            int(n),
+            view(points),
+            learned,
+        )
 
     def _class_scores(self, points: Points) -> Array:
         scores = mixture_state.class_scores(self._state, points)

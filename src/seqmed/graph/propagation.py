@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.sparse.linalg import cg
 
 from seqmed.classes import UNLABELED, ClassCounts, Rows, moved
 from seqmed.graph.kept_rows import KeptRows, Lists, edge_weights, no_kept_rows
@@ -62,6 +63,9 @@ SINKHORN_STEPS, SINKHORN_TOLERANCE = 100, 1e-6
 # If the label weight of a class at the last solve was larger than this multiple of its current
 # weight, the next solve starts from zero.
 LARGEST_RATIO = 10.0
+# Relative residual of the influence of all labels on one row. It is small, because labels that are
+# far from the row have small influences.
+SHARE_TOLERANCE = 1e-8
 
 
 @dataclass(frozen=True)
@@ -383,6 +387,50 @@ def euclidean(state: GraphState) -> Euclidean:
 def kept_points(state: GraphState, slots: Indices | slice) -> Array:
     """Return kept rows in the coordinates of the rows of the stream, for Euclidean distances."""
     return euclidean(state).points(state.rows.take(np.arange(state.rows.size)[slots]))
+
+
+# -- shares of labeled rows ------------------------------------------------------------------------
+
+
+def label_shares(
+    state: GraphState, found: Lists, class_weights: Array | None = None
+) -> tuple[Indices, Array]:
+    """Return the slots (l,) of the labeled kept rows, and their shares (m, l) >= 0 in class scores.
+
+    The scores of `GraphState.scores` are sums over labeled rows: the shares of the rows of a class
+    add up to its score. The matrix of influences is symmetric, so that one system for each of the m
+    rows gives the influence of all labels on it. If no label reaches a row, its shares are 0.
+    """
+    lists, k = state.rows.lists, state.rows.n_neighbors
+    adjacency = neighbour_matrix(lists, k, state.rows.size)
+    adjacency = 0.5 * (adjacency + adjacency.T)
+    degrees = adjacency.sum(axis=1)
+    degrees[degrees == 0] = 1.0
+    precision = sp.csr_array(sp.diags_array(degrees) - state.alpha * adjacency)
+    inverse = sp.diags_array(1.0 / degrees)
+    slots = np.flatnonzero(state.codes >= 0)
+    codes = state.codes[slots]
+    factors = state.label_weights[slots] / state.class_label_weights[codes]
+    factors *= state.class_factors[codes]
+    factors *= 1.0 if class_weights is None else class_weights[codes]
+    scores, shares = state.scores(found, class_weights), np.zeros((found.sizes.size, slots.size))
+    for row, near in enumerate(neighbour_matrix(found, k, state.rows.size).toarray()):
+        influence, _ = cg(precision, near / (near.sum() or 1.0), rtol=SHARE_TOLERANCE, M=inverse)
+        shares[row] = factors * np.maximum(influence[slots], 0.0)
+        totals = np.bincount(codes, shares[row], minlength=scores.shape[1])
+        # `scores` come from a solution of lower precision
+        shares[row] *= np.divide(scores[row], totals, out=np.zeros_like(totals), where=totals > 0)[
+            codes
+        ]
+    return slots, shares
+
+
+def neighbour_matrix(lists: Lists, n_neighbors: int, n_kept: int) -> sp.csr_array:
+    """Return the heat weights (n, n_kept) of the nearest ``n_neighbors`` entries of n lists."""
+    weights = edge_weights(lists.distances, lists.sizes, n_neighbors).astype(np.float64)
+    rows, entries = np.nonzero(weights)
+    shape = (lists.sizes.size, n_kept)
+    return sp.csr_array((weights[rows, entries], (rows, lists.slots[rows, entries])), shape=shape)
 
 
 # -- known class proportions -----------------------------------------------------------------------

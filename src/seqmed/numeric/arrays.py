@@ -56,11 +56,11 @@ def canonical(points: Points) -> Points:
     return rows
 
 
-def stack(first: Points, second: Points) -> Points:
-    """Return the rows of both arrays stacked, as CSR if either array is CSR."""
-    if sp.issparse(first) or sp.issparse(second):
-        return sp.csr_array(sp.vstack([first, second], format="csr"))
-    return np.vstack([first, second])
+def stack(*parts: Points) -> Points:
+    """Return the rows of all arrays stacked, as CSR if one of them is CSR."""
+    if any(map(sp.issparse, parts)):
+        return sp.csr_array(sp.vstack(parts, format="csr"))
+    return np.vstack(parts)
 
 
 def no_rows(like: Points) -> Points:

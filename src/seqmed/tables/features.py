@@ -285,7 +285,12 @@ def hashed_words(texts: Sequence[str], size: int, *, pairs: bool) -> sp.csr_arra
     """Return counts of words, and of pairs of neighbouring words, hashed to ``size`` columns."""
     if not texts:
         return sp.csr_array((0, size))
-    vectorizer: Any = HashingVectorizer(
+    return sp.csr_array(word_counter(size, pairs=pairs).transform(texts))
+
+
+def word_counter(size: int, *, pairs: bool) -> Any:
+    """Return a transformer that counts hashed words, and pairs of neighbouring words."""
+    return HashingVectorizer(
         n_features=size,
         token_pattern=TOKENS,
         ngram_range=(1, 2 if pairs else 1),
@@ -293,7 +298,16 @@ def hashed_words(texts: Sequence[str], size: int, *, pairs: bool) -> sp.csr_arra
         norm=None,
         dtype=np.float64,
     )
-    return sp.csr_array(vectorizer.transform(texts))
+
+
+def word_places(text: str, column: WordColumn) -> dict[int, str]:
+    """Return the words and pairs of words of a text by their features."""
+    words = word_counter(column.size, pairs=column.places is not None).build_analyzer()(text)
+    if not words:
+        return {}
+    hasher = FeatureHasher(column.size, input_type="string", alternate_sign=False)
+    places = hasher.transform([[word] for word in words]).indices
+    return dict(zip(places.tolist(), words, strict=True))
 
 
 # -- all columns -----------------------------------------------------------------------------------

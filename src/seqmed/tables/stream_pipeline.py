@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import wraps
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial, wraps
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import get_config
 from sklearn.base import clone
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _is_fitted, check_is_fitted
 
 from seqmed.estimators.base import (
@@ -24,8 +25,10 @@ from seqmed.estimators.base import (
 from seqmed.estimators.bases import Pipeline
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqmed import SeqMED
+from seqmed.mixture.explanation import ArrayView, Explanation
 from seqmed.numeric.arrays import Array
 from seqmed.tables.cells import POINT
+from seqmed.tables.decoding import TableView, cells_of
 from seqmed.tables.encoder import TableEncoder
 from seqmed.tables.features import BESIDE_TEXT, TEXT_SIZE
 
@@ -220,6 +223,51 @@ class StreamPipeline(Pipeline):
         steps = self._snapshot().steps
         deviations: Array = steps[-1][1].decision_std(transformed(steps, X))
         return deviations
+
+    @available_if_has("_final_estimator", "explain")
+    def explain(self, X: Any, n: int = 3, learned: Any = None) -> list[Explanation]:
+        """Return why the predicted class is predicted for every row.
+
+        Parameters
+        ----------
+        X : iterable
+            Rows to classify, in the form that the first step takes.
+        n : int >= 1, default=3
+            Largest number of columns, of labeled rows that speak for the class and of labeled rows
+            that speak against it, for every expert.
+        learned : iterable, default=None
+            Rows that the pipeline has learned, in the form that the first step takes. Labeled rows
+            that are among them are shown as they are there. All others are shown as they are
+            stored: as cells decoded from their features if the only transformer is a
+            `TableEncoder`, which leaves out texts and hashed categories, and as their features
+            otherwise.
+
+        Returns
+        -------
+        explanations : list of Explanation
+            One for each row; see `seqmed.mixture.explanation.Explanation`. ``print`` shows it as a
+            text. It has the weights and probabilities of the experts, and the columns and labeled
+            rows with the largest contributions to them.
+
+        Raises
+        ------
+        ValueError
+            If the model knows one class only.
+        """
+        return self._explanations(X, n, () if learned is None else (learned,))
+
+    def _explanations(self, X: Any, n: int, tables: Iterable[Any]) -> list[Explanation]:
+        """Return explanations; labeled rows are looked up in the tables."""
+        *steps, (_, final) = self._snapshot().steps
+        encoder = steps[0][1] if len(steps) == 1 else None
+        view: Any = ArrayView
+        row_at: Any = partial(partial, _safe_indexing)
+        if isinstance(encoder, TableEncoder):
+            view = partial(TableView, encoder.encoding_, encoder._typed_rows(X)[0])
+            row_at = cells_of
+        learned = ((transformed(steps, each), row_at(each)) for each in tables)
+        found: list[Explanation] = final._explanations(transformed(steps, X), n, view, learned)
+        return found
 
     predict = _reading("predict")
     predict_proba = _reading("predict_proba")
