@@ -23,8 +23,6 @@ import warnings
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from tests.support.command import seqmed
 
 ROOT = Path(__file__).parents[2]
@@ -59,8 +57,6 @@ class Shown(NamedTuple):
 def run_page(page: Path, folder: Path) -> list[Shown]:
     """Run the blocks of a page in the folder."""
     text = page.read_text()
-    if page.name == "README.md" and page.parent == ROOT:
-        write_messages(folder)
     blocks = list(BLOCK.finditer(text))
     names: dict[str, object] = {"__name__": "__main__"}
     results: list[Shown] = []
@@ -80,19 +76,6 @@ def run_page(page: Path, folder: Path) -> list[Shown]:
                 span = (start + match.start(2), start + match.end(2))
                 results += run_command(match[1], match[2], span, folder)
     return results
-
-
-def write_messages(folder: Path) -> None:
-    """Write the files that the commands of README.md read."""
-    rng = np.random.default_rng(0)
-    typical = {"ham": ["lunch", "report", "train"], "spam": ["win", "cash", "prize"]}
-    (folder / "mail").mkdir()
-    for name, labeled in (("mail/1", 0.2), ("mail/2", 0.2), ("holdout", 1.0), ("inbox", 0.0)):
-        lines = ["kind,body"]
-        for kind in rng.choice(list(typical), 60):
-            words = " ".join(rng.choice([*typical[kind], "please", "call"], 4))
-            lines.append(f"{kind if rng.random() < labeled else ''},{words}")
-        (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
 
 
 def run_python(code: str, names: dict[str, object], folder: Path) -> str:
