@@ -52,6 +52,9 @@ class Later(ModuleType):
             raise MissingDataError(f"{package} is needed: {INSTALL}.") from error
         return getattr(module, name)
 
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        return Later, (self.__name__,)  # for processes that joblib starts
+
 
 def make_parser(doc: str) -> argparse.ArgumentParser:
     """Return a parser without options, described by a module's docstring."""

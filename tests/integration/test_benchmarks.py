@@ -64,6 +64,19 @@ def test_a_program_that_needs_an_extra_ends_with_a_message():
     assert result.stderr == "pandas is needed: pip install '.[bench]'.\n"
 
 
+def test_a_module_that_is_imported_later_reaches_other_processes():
+    """joblib sends a function of a program with the modules that it names."""
+    assert (
+        output(
+            "from common import Later\n"
+            "from joblib import Parallel, delayed\n"
+            "pd = Later('pandas')\n"
+            "print(Parallel(2)([delayed(lambda: pd.Series([3]).sum())()] * 2))\n"
+        )
+        == "[np.int64(3), np.int64(3)]\n"
+    )
+
+
 def test_no_set_is_in_both_halves():
     """A rule chosen on a set of CONFIRMATION would make its results optimistic."""
     assert (
