@@ -29,7 +29,6 @@ The full run takes about 20 minutes of processor time.
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
@@ -41,7 +40,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import sms_spam
 import usps
-from common import data_file, mean_and_error, print_table, write_json
+from common import data_file, make_parser, mean_and_error, print_table, write_json
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 from threadpoolctl import threadpool_limits
@@ -232,7 +231,7 @@ def report(stream: str, measure: str, table, pairs, budgets) -> None:
 
 def main():
     """Run all passes; print the tables and write them as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="two seeds, two budgets, ten batches")
     parser.add_argument("--only", choices=STREAMS, help="one stream")
     parser.add_argument("--model", choices=list(MODELS), default="SeqMED", help="the learner")

@@ -15,20 +15,22 @@ and elec2.
 
 from __future__ import annotations
 
-import argparse
 import os
 import warnings
 from itertools import product
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 import small_streams
-from common import print_table, write_json
+from common import make_parser, print_table, write_json
 from joblib import Parallel, delayed
 from sklearn.datasets import make_classification
 from sklearn.preprocessing import StandardScaler
 
-from seqmed import SeqMED, recursion
+from seqmed import SeqMED
+from seqmed.margin import margin_state
+from seqmed.margin.covariance import make_recursion
 
 RULES = ("unbounded", "projected", "within a span")
 RECIPES = {"averaged": {"lag": 1, "averaging": True}, "lag 10": {"lag": 10}}
@@ -45,12 +47,9 @@ class Run(NamedTuple):
     budget: int
 
 
-class Projected(SeqMED):
-    """SeqMED as it would be with points beyond the budget projected on landmarks."""
-
-    def _begin_recursion(self, kernel, rows, seed):
-        landmarks = self._landmarks_within_budget()
-        return recursion.begin("landmarks", kernel, n_landmarks=landmarks, seed=seed)
+def projected(parameters, kernel, points, seed):
+    """Return the recursion of a SeqMED that projects points beyond the budget on landmarks."""
+    return make_recursion("landmarks", kernel, n_landmarks=parameters.n_landmarks, seed=seed)
 
 
 def made_up(seed: int) -> tuple[Any, Any]:
@@ -81,20 +80,21 @@ def load(name: str) -> list[tuple[Any, Any]]:
 def accuracy(run: Run, n_batches: int | None) -> float:
     """Return the percentage of rows classified well before they were learned, second half."""
     warnings.simplefilter("ignore")
-    kind = Projected if run.rule == "projected" else SeqMED
     budget = None if run.rule == "unbounded" else run.budget
-    model = kind(C=10.0, budget=budget, random_state=0, **RECIPES[run.recipe])
+    model = SeqMED(C=10.0, budget=budget, random_state=0, **RECIPES[run.recipe])
     right: list[float] = []
-    for X, y in load(run.stream)[:n_batches]:
-        if hasattr(model, "classes_"):
-            right.append(float(np.mean(model.predict(X) == y)))
-        model.partial_fit(X, y)
+    begin = projected if run.rule == "projected" else margin_state.first_recursion
+    with patch.object(margin_state, "first_recursion", begin):
+        for X, y in load(run.stream)[:n_batches]:
+            if hasattr(model, "classes_"):
+                right.append(float(np.mean(model.predict(X) == y)))
+            model.partial_fit(X, y)
     return 100 * float(np.mean(right[len(right) // 2 :]))
 
 
 def main():
     """Run all, print a table per recipe and budget, and write them as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="three streams of eight batches")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", help="write the results there as JSON")

@@ -42,9 +42,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from broad_sets import CONFIRMATION, DEVELOPMENT, LARGE, SETS, is_numeric, load
-from common import make_encoder, print_table, standard_error, write_json
+from common import Later, make_encoder, make_parser, print_table, standard_error, write_json
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     HistGradientBoostingClassifier,
@@ -55,6 +54,8 @@ from sklearn.semi_supervised import LabelSpreading
 from threadpoolctl import threadpool_limits
 
 from seqmed import SeqGraphMED, SeqMED, make_stream_pipeline
+
+pd = Later("pandas")
 
 UNLABELED = -1
 OURS = "SeqGraphMED"
@@ -463,7 +464,7 @@ def known_results(path: str | None, variants: dict[str, Any], study: str) -> dic
 
 def main() -> None:
     """Run the missing records, and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--half", choices=list(HALVES), default="development")
     parser.add_argument("--large", action="store_true", help="1000 to 10,000 labels, large sets")
     parser.add_argument("--draws", type=int, default=3, help="number of draws")

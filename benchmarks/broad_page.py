@@ -27,7 +27,7 @@ from broad_evidence import (
     without_one_per_class,
 )
 from broad_sets import CONFIRMATION, DEVELOPMENT
-from common import markdown, with_tables
+from common import make_parser, markdown, with_tables
 from rare_classes import REGRESSION
 
 HERE = Path(__file__).parent
@@ -98,6 +98,7 @@ def rare_table(found: dict[str, Any] | None) -> str:
 
 def main() -> None:
     """Write the page."""
+    make_parser(__doc__).parse_args()
     small, large = (
         confirmed(results("broad.json"), SMALL),
         confirmed(results("broad_large.json"), MANY),

@@ -26,8 +26,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
-from common import print_table
+from common import Later, make_parser, print_table
+
+pd = Later("pandas")
 
 MISSING = ["?", "N/A", "<null>", ""]
 LARGE_SET, SMALLEST_CLASS = 16_000, 10
@@ -379,6 +380,7 @@ def summary(name: str) -> list[Any]:
 
 def main() -> None:
     """Print all sets, and check the frozen lists."""
+    make_parser(__doc__).parse_args()
     header = ("set", "half", "rows", "columns", "classes", "largest class", "kind", "")
     print_table(header, [summary(name) for name in sorted(SETS)])
     large = tuple(name for name in sorted(SETS) if kind(name)[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import itertools
 import json
 import os
@@ -11,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -28,13 +30,44 @@ MOST_CATEGORIES = 100
 sys.path.append(str(Path(__file__).parents[1]))
 
 
+# What installs the packages that only some programs need.
+INSTALL = "pip install '.[bench]'"
+
+
 class MissingDataError(SystemExit):
     """Data were not found. A program ends with the message, or goes on without the data."""
 
 
+class Later(ModuleType):
+    """A module of an optional package, which is imported when it is first used.
+
+    Programs can then print their help without it.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            module = importlib.import_module(self.__name__)
+        except ImportError as error:
+            package = self.__name__.partition(".")[0]
+            raise MissingDataError(f"{package} is needed: {INSTALL}.") from error
+        return getattr(module, name)
+
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        return Later, (self.__name__,)  # for processes that joblib starts
+
+
+def make_parser(doc: str) -> argparse.ArgumentParser:
+    """Return a parser without options, described by a module's docstring."""
+    return argparse.ArgumentParser(
+        description=doc.splitlines()[0],
+        epilog=f"Other libraries, and public tables, need further packages: {INSTALL}. "
+        "SEQMED_DATA names the folder of other data.",
+    )
+
+
 def parse(doc: str) -> argparse.Namespace:
     """Return the options common to all programs, described by a module's docstring."""
-    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser = make_parser(doc)
     parser.add_argument("--out", help="write the results there as JSON")
     parser.add_argument("--quick", action="store_true", help="a shorter run, for a first look")
     parser.add_argument("--jobs", type=int, default=2, help="processes, where there are several")

@@ -64,6 +64,7 @@ import mixed_tables
 import numpy as np
 import scipy.sparse as sp
 from common import (
+    INSTALL,
     MissingDataError,
     data_file,
     make_encoder,
@@ -97,7 +98,6 @@ DIGITS_BATCH, DIGITS_TEST = 100, 397
 TABLE_BATCH, TABLE_ROWS, TABLE_TEST = 200, 12_000, 2000
 SEED = 0
 LEFT_OUT = {("isolet-26", "river HoeffdingTree")}
-INSTALL = "pip install '.[bench]'"
 
 
 # -- data ------------------------------------------------------------------------------------------

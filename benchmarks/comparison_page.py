@@ -8,13 +8,12 @@ With --check nothing is written: the program fails if a page differs from the re
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import markdown, standard_error, with_tables
+from common import make_parser, markdown, standard_error, with_tables
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "comparison.json"
@@ -178,7 +177,7 @@ def cost_table(cells: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Replace the tables, or check them."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, fail on differences")
     check = parser.parse_args().check
     cells = json.loads(RESULTS.read_text())["cells"]

@@ -12,7 +12,6 @@ averaging are compared without any smoothing.
 
 from __future__ import annotations
 
-import argparse
 import json
 import warnings
 from concurrent.futures import ProcessPoolExecutor
@@ -20,6 +19,7 @@ from functools import cache
 from itertools import product
 
 import numpy as np
+from common import make_parser
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine, make_blobs, make_moons
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
@@ -87,7 +87,7 @@ def prequential_accuracy(name, fraction, repeat, recipe, shrink):
 
 def main():
     """Print the table and write it as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--small-batches", action="store_true", help="lags and averaging")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=2)

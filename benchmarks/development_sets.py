@@ -10,10 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from river.datasets import synth
+from common import Later
 from scipy.signal import lfilter
 from sklearn.datasets import load_breast_cancer, load_digits, make_classification
 from streams import as_arrays, joined, shuffled
+
+synth = Later("river.datasets.synth")
 
 N = 6000
 CHANGE, END = 10_000, 13_000

@@ -16,7 +16,6 @@ Results are written after every cell. Cells that the file has are not run again.
 
 from __future__ import annotations
 
-import argparse
 import json
 import warnings
 from contextlib import nullcontext
@@ -25,13 +24,14 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-import river
-from common import print_table, write_json
+from common import Later, make_parser, print_table, write_json
 from development_sets import CHANGE, CHANGING, END, GROUPED, STREAMS
 from streams import BATCH, SHARES, UNLABELED, Own, run
 from threadpoolctl import threadpool_limits
 
 from seqmed import SeqGraphMED
+
+river = Later("river")
 
 SEEDS, CHANGE_SEEDS = range(3), range(10)
 # Share of labels of the streams whose errors come in groups, besides the others.
@@ -152,7 +152,7 @@ def print_change(cells: dict[str, Any]) -> None:
 
 def main() -> None:
     """Run the cells that are missing, and print and write everything there is."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--change", action="store_true", help="run the streams that change")
     parser.add_argument("--streams", nargs="+", choices=list(STREAMS), metavar="NAME")
     parser.add_argument("--out", help="write the results there as JSON, and go on from there")

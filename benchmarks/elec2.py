@@ -29,13 +29,16 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import data_file, every_choice, mean_and_error, parse, print_table, write_json
-from river import linear_model, optim, preprocessing, tree
+from common import Later, data_file, every_choice, mean_and_error, parse, print_table, write_json
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.linear_model import SGDClassifier
 from threadpoolctl import threadpool_limits
 
 from seqmed import SeqLapMED, SeqMED
+
+linear_model, optim, preprocessing, tree = (
+    Later(f"river.{name}") for name in ("linear_model", "optim", "preprocessing", "tree")
+)
 
 BATCH = 200
 LABELED = 0.1

@@ -24,7 +24,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from common import print_table, write_json
+from common import make_parser, print_table, write_json
 
 TASKS, FRACTIONS, ROUNDS = ("usps", "isolet-26"), (0.01, 0.05, 0.25), 3
 NEW = ("SeqGraphMED", "SeqMED")
@@ -85,7 +85,7 @@ def main() -> None:
     """Measure in turns; print and write ratios."""
     import tempfile
 
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="one round, USPS")
     parser.add_argument("--old", metavar="FOLDER", help="src of the version to compare with")
     parser.add_argument("--out", help="write the results there as JSON")

@@ -23,7 +23,6 @@ The full run takes about half an hour.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import gzip
 import http.client
@@ -40,7 +39,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from common import data_file, print_table, write_json
+from common import data_file, make_parser, print_table, write_json
 
 from seqmed import SeqGraphMED, SeqMED, make_stream_pipeline
 from seqmed.labeling.desk import Desk
@@ -351,7 +350,7 @@ def measure_latency(make_rows, quick):
 
 def main():
     """Run the parts, and write the results."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("part", nargs="*", choices=["labels", "coverage", "latency", []])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--jobs", type=int, default=2)

@@ -17,7 +17,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from common import markdown, with_tables
+from common import make_parser, markdown, with_tables
 
 HERE = Path(__file__).parent
 RESULTS, PAGE = HERE.parent / "results" / "speed.json", HERE.parent / "docs" / "performance.md"
@@ -114,6 +114,7 @@ def versions(sections: dict[str, list[dict[str, Any]]]) -> str:
 
 def main():
     """Replace every table of the page."""
+    make_parser(__doc__).parse_args()
     sections = json.loads(RESULTS.read_text())["sections"]
     tables = {name: comparison(rows) for name, rows in sections.items()}
     tables["solver"] = duals(sections["solver"])

@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
+from common import Later
+
+pd = Later("pandas")
 
 
 class PublicTable(NamedTuple):

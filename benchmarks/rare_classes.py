@@ -20,7 +20,6 @@ confidence), accuracy, and the mean probability of the rare class beside its sha
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
@@ -28,14 +27,23 @@ from typing import Any, NamedTuple
 
 import mixed_tables
 import numpy as np
-import pandas as pd
 from broad_evidence import OURS, UNLABELED, Fit, add_run_options, measured, prepare
-from common import MissingDataError, make_encoder, mean_and_error, print_table, write_json
+from common import (
+    Later,
+    MissingDataError,
+    make_encoder,
+    make_parser,
+    mean_and_error,
+    print_table,
+    write_json,
+)
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 from seqmed import SeqGraphMED, SeqMED, make_stream_pipeline
+
+pd = Later("pandas")
 
 POSITIVES, DRAWS = (5, 10, 30), 10
 STREAM, HELD_OUT, MOST_HELD_OUT, BATCH = 6000, 4000, 0.3, 100
@@ -189,7 +197,7 @@ def print_summary(cells: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     """Run all tables, print means and write them as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="one draw")
     parser.add_argument("--tables", nargs="+", choices=TABLES, metavar="NAME", default=TABLES)
     add_run_options(parser)

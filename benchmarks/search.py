@@ -16,7 +16,6 @@ sees labels as scarce as they are; the hindsight of the table knows all of them.
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
@@ -24,7 +23,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from common import mean_and_error, print_table, write_json
+from common import make_parser, mean_and_error, print_table, write_json
 from sklearn.model_selection import ParameterGrid
 from small_streams import load
 from threadpoolctl import threadpool_limits
@@ -90,7 +89,7 @@ def run(task: tuple[str, int], n_batches: int | None) -> dict[str, Any]:
 
 def main():
     """Run all streams, print a table and write it as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="eight batches, one seed")
     parser.add_argument("--jobs", type=int, default=2, help="processes, of one thread each")
     parser.add_argument("--only", choices=list(SEARCHES), help="one stream")

@@ -27,7 +27,6 @@ ISOLET, minutes, is timed once, at every third batch, which stands for its neigh
 
 from __future__ import annotations
 
-import argparse
 import os
 import resource
 import subprocess
@@ -40,7 +39,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import data_file, print_table, write_json
+from common import data_file, make_parser, print_table, write_json
 from scipy.linalg import inv
 from sklearn.datasets import make_classification
 from sklearn.kernel_approximation import Nystroem, RBFSampler
@@ -527,7 +526,7 @@ def verdict(result: Result) -> str:
 
 def main():
     """Run the sections, print their tables and write them as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--only", choices=list(SECTIONS), help="one section")
     parser.add_argument("--quick", action="store_true", help="smaller, for a first look")
     parser.add_argument("--out", help="write the results there as JSON")

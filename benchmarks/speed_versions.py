@@ -15,7 +15,6 @@ younger than the versions it could be compared with.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import print_table, write_json
+from common import make_parser, print_table, write_json
 
 SECTIONS = ("solver", "lapmed", "stream", "predict", "memory", "growth")
 HERE = Path(__file__).resolve().parent.parent
@@ -88,7 +87,7 @@ def earlier(path: str | None, settings: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Run all sections, print the ratios, and write them as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("old", type=Path, help="folder of the other version")
     parser.add_argument("--quick", action="store_true", help="smaller, for a first look")
     parser.add_argument("--rounds", type=int, default=3)

@@ -10,12 +10,11 @@ accuracy so far minus the accuracy after it.
 
 from __future__ import annotations
 
-import argparse
 import warnings
 from typing import Any
 
 import numpy as np
-from common import print_table, write_json
+from common import make_parser, print_table, write_json
 from mixed_tables import load
 from threadpoolctl import threadpool_limits
 
@@ -66,7 +65,7 @@ def shuffled(X: Any, y: np.ndarray, draw: int, parameters: dict[str, Any]) -> di
 
 def main() -> None:
     """Run both studies and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--draws", type=int, default=24)
     parser.add_argument("--out")
     options = parser.parse_args()

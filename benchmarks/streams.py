@@ -38,7 +38,6 @@ given. `streams_page.py` writes the table of docs/streams.md.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import importlib.util
 import json
@@ -50,11 +49,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import river
-from common import data_file, print_table, write_json
-from river import datasets as bundled
-from river import drift, forest, linear_model, naive_bayes, neighbors, preprocessing, tree
-from river.datasets import synth
+from common import Later, data_file, make_parser, print_table, write_json
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.pipeline import make_pipeline
@@ -64,6 +59,14 @@ from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
 from seqmed import GraphPropagation, SeqGraphMED, SeqMED
+
+river, bundled, synth = Later("river"), Later("river.datasets"), Later("river.datasets.synth")
+drift, forest, linear_model = (
+    Later(f"river.{name}") for name in ("drift", "forest", "linear_model")
+)
+naive_bayes, neighbors, preprocessing, tree = (
+    Later(f"river.{name}") for name in ("naive_bayes", "neighbors", "preprocessing", "tree")
+)
 
 SHARES, N_SEEDS = (0.01, 0.05, 0.1), 3
 QUICK_SHARES, QUICK_ROWS = (0.05,), 2000
@@ -408,7 +411,7 @@ def summary(cells: dict[str, Any]) -> None:
 
 def main() -> None:
     """Run the cells that are missing, and print and write everything there is."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="2000 rows, one seed, one share")
     parser.add_argument("--streams", nargs="+", choices=list(STREAMS), metavar="NAME")
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), metavar="NAME")

@@ -16,15 +16,16 @@ import time
 import warnings
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
-from common import parse, write_json
+from common import Later, parse, write_json
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, RobustScaler
 
 from seqmed import TableEncoder
+
+pd = Later("pandas")
 
 ROWS, FIRST, MISSING, REPEATS = 100_000, 1000, 0.05, 3
 

@@ -20,7 +20,6 @@ SMS spam (10 % labels): the text column only, beside TfidfVectorizer and LinearS
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import itertools
 import json
@@ -29,8 +28,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
-from common import data_file, mean_and_error, print_table, write_json
+from common import Later, data_file, make_parser, mean_and_error, print_table, write_json
 from joblib import Parallel, delayed
 from public_tables import DEVELOPMENT, REPORT, load, prepared
 from sklearn.compose import make_column_transformer
@@ -43,6 +41,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from seqmed import SeqGraphMED, SeqMED, make_stream_pipeline
+
+pd = Later("pandas")
 
 LABELED, TEST_SHARE, FIRST, BATCH, DRAWS = 0.1, 0.2, 1000, 200, 5
 PEERS = {
@@ -231,7 +231,7 @@ def text_summary(draws):
 
 def main():
     """Run the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--development", action="store_true", help="the development tables")
     parser.add_argument("--only", nargs="*", help="names of tables")
     parser.add_argument("--no-peers", action="store_true", help="leave out the refitted peers")

@@ -8,12 +8,11 @@ With --check nothing is written: the program fails if the page differs from the 
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
 
-from common import markdown, with_tables
+from common import make_parser, markdown, with_tables
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "tables.json"
@@ -60,7 +59,7 @@ def spam(found: dict[str, Any]) -> str:
 
 def main() -> None:
     """Replace the tables, or check them."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, fail on differences")
     check = parser.parse_args().check
     results = json.loads(RESULTS.read_text())

@@ -19,7 +19,6 @@ over the draws. Every process has one thread; seconds are processor seconds of l
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -29,7 +28,7 @@ from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import data_file, mean_and_error, print_table, write_json
+from common import data_file, make_parser, mean_and_error, print_table, write_json
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 from threadpoolctl import threadpool_limits
 
@@ -169,7 +168,7 @@ def summary(task: str, fraction: float, runs: dict[str, list[dict[str, float]]])
 
 def main() -> None:
     """Run cell by cell; print each, and write all that there are as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rows, one draw, two fractions")
     parser.add_argument("--only", choices=TASKS, help="one task")
     parser.add_argument("--jobs", type=int, default=2, help="processes, of one thread each")

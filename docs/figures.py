@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -211,16 +212,15 @@ def how_it_works(path):
 
 def command_line(path):
     """Run the commands of the page up to the plot of `seqmed evaluate`."""
-    page = (Path(__file__).parent / "guide" / "command-line.md").read_text()
-    program = page.split("```python\n")[1].split("```")[0]
-    learn = "learn digits.model scans.csv --label digit --batch-size 100 --drop scan"
+    commands = (
+        "example orders orders",
+        "learn orders.model orders/orders.csv --label outcome --first-batch 200 --batch-size 200",
+        f"evaluate orders.model orders/test.csv --force --plot {shlex.quote(str(path))}",
+    )
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([sys.executable, "-c", program], cwd=folder, check=True)
-        for command in (
-            [*learn.split(), "--on-error", "skip"],
-            ["evaluate", "digits.model", "test.csv", "--plot", str(path), "--force"],
-        ):
-            subprocess.run([sys.executable, "-m", "seqmed", *command], cwd=folder, check=True)
+        for command in commands:
+            run = [sys.executable, "-m", "seqmed", *shlex.split(command)]
+            subprocess.run(run, cwd=folder, check=True)
 
 
 FIGURES = {

@@ -230,7 +230,7 @@ class TestMessages:
         assert re.search(pattern, out)
 
     def test_flags_have_no_type_in_the_help(self, tmp_path):
-        for command in ("learn", "predict", "evaluate", "inspect", "query", "label"):
+        for command in ("learn", "predict", "evaluate", "inspect", "query", "label", "example"):
             shown = seqmed(tmp_path, command, "--help", columns=150).out
             typed = [line for line in shown.splitlines() if "<bool>" in line]
             assert [line.split()[1] for line in typed] == ["--help"], "that of typer"

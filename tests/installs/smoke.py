@@ -1,4 +1,4 @@
-"""What a user does first: fit, save, load, predict, the commands, and the labeling page.
+"""What a user does first: fit, save, load, predict, the commands, examples, the labeling page.
 
 Usage: python smoke.py, in an environment in which only seqmed is installed, from an empty folder.
 It imports nothing from the tests.
@@ -98,6 +98,12 @@ def check_commands() -> None:
     assert seqmed.load("model").predict(raw_table()[0]).shape == (150,)
 
 
+def check_example() -> None:
+    """The data of `seqmed example` are installed, and the command that it prints learns them."""
+    command_line = run("example", "pump", "pump").splitlines()[-1].removeprefix("next: seqmed ")
+    assert "prequential accuracy" in run(*command_line.split())
+
+
 def write_rows(path: str, every: int) -> None:
     """Write the raw table with the label of every n-th row."""
     table, names = raw_table()
@@ -170,4 +176,5 @@ if __name__ == "__main__":
     check_estimators()
     check_table()
     check_commands()
+    check_example()
     check_labeling()

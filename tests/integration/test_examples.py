@@ -1,11 +1,13 @@
 """The example of `make demo`, in a shorter form."""
 
 import importlib.util
+import io
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "digits_stream.py"
 
@@ -38,6 +40,29 @@ def test_the_demo_runs_without_matplotlib(example, tmp_path, monkeypatch, capsys
     assert "SVC, refitted" in shown
     assert "pip install '.[plot]'" in shown
     assert not list((tmp_path / "demo").iterdir())
+
+
+def test_times_do_not_include_compilation(example, monkeypatch):
+    """The clock goes on only while a classifier learns its first batch in this process."""
+
+    class Compiled:
+        clock = 0.0
+
+        def partial_fit(self, X, y, classes):
+            Compiled.clock = 10.0
+
+        def score(self, X, y):
+            return 0.5
+
+    monkeypatch.setattr(example, "METHODS", {"compiled": Compiled})
+    monkeypatch.setattr(example.time, "perf_counter", lambda: Compiled.clock)
+    monkeypatch.setattr(example, "DRAWS", 1)
+    console = Console(file=io.StringIO(), width=100)
+    example.compile_solver(console)
+    example.watch(console)
+    first, *_, last, _ = console.file.getvalue().splitlines()
+    assert first == "compiling the solver, the first time about 10 seconds"
+    assert [cell.strip() for cell in last.split("│")[-3:-1]] == ["50.0%", "0.00"]
 
 
 def test_test_rows_are_not_learned(example):

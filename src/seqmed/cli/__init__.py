@@ -18,6 +18,7 @@ def main() -> None:
     import typer
 
     from seqmed.cli.evaluate import evaluate_command
+    from seqmed.cli.example import example_command
     from seqmed.cli.explain import explain_command
     from seqmed.cli.inspect import inspect_command
     from seqmed.cli.label import label_command
@@ -35,10 +36,11 @@ def main() -> None:
     commands: dict[str, Callable[..., None]] = {
         "learn": learn_command, "predict": predict_command, "evaluate": evaluate_command,
         "explain": explain_command, "inspect": inspect_command, "query": query_command,
-        "label": label_command,
+        "label": label_command, "example": example_command,
     }  # fmt: skip
     for name, command in commands.items():
-        app.command(name, no_args_is_help=True)(with_option_groups(command))
+        alone = command is example_command  # lists the data sets
+        app.command(name, no_args_is_help=not alone)(with_option_groups(command))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # file names may be no text

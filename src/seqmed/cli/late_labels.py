@@ -170,7 +170,8 @@ def labels_of_rows(
     digested = any(digest for own in given.values() for digest in own)
     encoder = encoder_of(learner.model)
     check = {"check": AllColumnsCheck(lambda: encoder)} if digested else {}
-    stream = data_stream(data, learner, id_column, reading, **check)
+    quiet: dict[str, Any] = {"tell": lambda line: None}  # the second reading tells the dialect
+    stream = data_stream(data, learner, id_column, reading, **check, **quiet)
     labels: dict[str, Label | None] = {}
     others: list[str] = []
     seen: set[str] = set()
