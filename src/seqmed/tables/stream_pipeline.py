@@ -31,12 +31,12 @@ Steps: TypeAlias = list[tuple[str, Any]]
 
 def _reading(name: str) -> Any:
     """Return a method of Pipeline that reads a snapshot, so that another thread may learn."""
-    method = getattr(Pipeline, name)
 
     @available_if_has("_final_estimator", name)
-    @wraps(method)
-    def reading(self: StreamPipeline, *arguments: Any, **named: Any) -> Any:
-        return method(snapshot(self), *arguments, **named)
+    @wraps(getattr(Pipeline, name))
+    def reading(self: StreamPipeline, X: Any, *arguments: Any, **named: Any) -> Any:
+        *steps, (_, final) = self._snapshot().steps
+        return getattr(final, name)(transformed(steps, X), *arguments, **named)
 
     return reading
 
