@@ -467,7 +467,8 @@ def test_columns_and_rows_are_solved_within_their_tolerances(n_clusters, monkeyp
     rows = rng.normal(size=(600, 3)) + 3.0 * rng.normal(size=(n_clusters, 3))[codes]
     given = np.where(np.arange(600) < 8, codes % 3, -1)
     state, _ = learned(begun(rows, capacity=700), [(rows, given, (given >= 0).astype(float))])
-    assert results[-1] and sum(moved) > 0
+    assert results[-1]
+    assert sum(moved) > 0
     assert true_residual(state) <= 1.05 * conjugate_gradients.TOLERANCE
     residual, _ = naive_residual(state)
     sizes = np.abs(state.solution).sum(axis=1)

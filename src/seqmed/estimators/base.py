@@ -419,7 +419,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     @classmethod
     @cache
     def _get_param_names(cls) -> list[str]:
-        """Return the names of the parameters; scikit-learn would inspect the signature each time."""
+        """Return the names of the parameters; scikit-learn inspects the signature each time."""
         names: list[str] = super()._get_param_names()
         return names
 

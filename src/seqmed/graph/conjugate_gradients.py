@@ -23,8 +23,8 @@ TOLERANCE, LARGEST_NUMBER_OF_STEPS = 1e-2, 500
 # labels has small values and no part in the residual of a column. This share keeps the class scores
 # of all rows within about .05 of the exact ones.
 ROW_TOLERANCE = np.float32(2e-3)
-# If at most this share of the rows is left, they are solved alone: the last 1 % would need an eighth
-# to a half of all steps of conjugate gradients. Largest number of sweeps through these rows.
+# If at most this share of the rows is left, they are solved alone: conjugate gradients would need a
+# quarter more steps, or twice as many. Largest number of sweeps through these rows.
 LAST_SHARE, SWEEPS = 0.01, 50
 # Number of columns that are multiplied at once; other numbers are slower.
 VECTOR = 8
