@@ -341,16 +341,20 @@ def naive_solution(state):
     return weights, labels, naive_graph.propagated(weights, labels, state.alpha)
 
 
-def true_residual(state):
-    """Largest relative residual of ``(I - alpha S) Z = D^{-1/2} Y``, of classes with labels."""
+def naive_residual(state):
+    """The residual of ``(I - alpha S) Z = D^{-1/2} Y`` and the right-hand side, both (n, K)."""
     weights, labels, _ = naive_solution(state)
     degrees = weights.sum(axis=1)
     degrees[degrees == 0] = 1
     roots = degrees**-0.5
     matrix = np.eye(len(roots)) - state.alpha * roots[:, None] * weights * roots
     target = roots[:, None] * labels
-    residual = np.linalg.norm(target - matrix @ state.solution.astype(np.float64), axis=0)
-    norms = np.linalg.norm(target, axis=0)
+    return target - matrix @ state.solution.astype(np.float64), target
+
+
+def true_residual(state):
+    """Largest relative residual of a class with labels."""
+    residual, norms = (np.linalg.norm(each, axis=0) for each in naive_residual(state))
     return (residual[norms > 0] / norms[norms > 0]).max()
 
 
@@ -440,6 +444,36 @@ def test_rows_far_from_labels_are_solved_too(seed):
     difference = np.abs(shares(state.influence.astype(float)) - shares(expected))
     assert difference[reached].max() <= 0.05
     assert info.n_iter < conjugate_gradients.LARGEST_NUMBER_OF_STEPS / 2
+
+
+@pytest.mark.parametrize("n_clusters", [2, 5])
+def test_columns_and_rows_are_solved_within_their_tolerances(n_clusters, monkeypatch):
+    """Also if the last rows are solved alone, without further steps for all rows."""
+    results, moved = [], []
+    solve_rows = conjugate_gradients.solve_rows.py_func
+
+    def noted(slots, weights, values, residual, share):
+        before = values.copy()
+        results.append(solve_rows(slots, weights, values, residual, share))
+        moved.append(np.count_nonzero((values != before).any(axis=1)))
+        return results[-1]
+
+    for name in ("conjugate_gradients", "few_unsolved"):
+        function = getattr(conjugate_gradients, name).py_func
+        monkeypatch.setattr(conjugate_gradients, name, function)
+    monkeypatch.setattr(conjugate_gradients, "solve_rows", noted)
+    rng = np.random.default_rng(n_clusters)
+    codes = rng.integers(n_clusters, size=600)
+    rows = rng.normal(size=(600, 3)) + 3.0 * rng.normal(size=(n_clusters, 3))[codes]
+    given = np.where(np.arange(600) < 8, codes % 3, -1)
+    state, _ = learned(begun(rows, capacity=700), [(rows, given, (given >= 0).astype(float))])
+    assert results[-1]
+    assert sum(moved) > 0
+    assert true_residual(state) <= 1.05 * conjugate_gradients.TOLERANCE
+    residual, _ = naive_residual(state)
+    sizes = np.abs(state.solution).sum(axis=1)
+    share = 1.05 * conjugate_gradients.ROW_TOLERANCE
+    assert (np.abs(residual).max(axis=1)[sizes > 1e-12] <= share * sizes[sizes > 1e-12]).all()
 
 
 def test_without_a_path_to_a_label_there_is_no_influence():

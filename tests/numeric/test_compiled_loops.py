@@ -45,7 +45,7 @@ CALL = """
 import numpy as np
 direction = np.ones((3, 8), dtype=np.float32)
 update = seqmed.graph.conjugate_gradients.update_direction
-update(direction, 2 * direction, np.ones(8, dtype=np.float32))
+update(direction, direction.copy(), 2 * direction, np.ones(8, dtype=np.float32))
 assert (direction == 3).all()
 """
 

@@ -416,6 +416,13 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     # -- parameters ------------------------------------------------------------------------------
 
+    @classmethod
+    @cache
+    def _get_param_names(cls) -> list[str]:
+        """Return the names of the parameters; scikit-learn inspects the signature each time."""
+        names: list[str] = super()._get_param_names()
+        return names
+
     def _check_parameters(self) -> None:
         """Refuse invalid parameters; subclasses also refuse those that exclude each other."""
         self._validate_params()

@@ -346,9 +346,9 @@ class SeqGraphMED(StreamClassifier):
                     "predict_proba or decision_function: pass for example "
                     "[RandomForestClassifier()], or () for none."
                 )
-        if self.estimator is not None:
+        if self.estimator is not None:  # the parameters of the default one are checked above
             self._check_estimator(self.estimator)
-        self._template()._check_parameters()
+            self._template()._check_parameters()
 
     def _check_estimator(self, given: SeqMED) -> None:
         if type(given) not in MARGIN_CLASSIFIERS:

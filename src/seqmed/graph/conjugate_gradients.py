@@ -23,6 +23,9 @@ TOLERANCE, LARGEST_NUMBER_OF_STEPS = 1e-2, 500
 # labels has small values and no part in the residual of a column. This share keeps the class scores
 # of all rows within about .05 of the exact ones.
 ROW_TOLERANCE = np.float32(2e-3)
+# If at most this share of the rows is left, they are solved alone: conjugate gradients would need a
+# quarter more steps, or twice as many. Largest number of sweeps through these rows.
+LAST_SHARE, SWEEPS = 0.01, 50
 # Number of columns that are multiplied at once; other numbers are slower.
 VECTOR = 8
 # Residuals that are never too large: far from labels, values may underflow.
@@ -79,25 +82,9 @@ def solve_system(
     target, values = padded(roots * labels), padded(start)
     # without a path to a label the solution is 0, and no residual is a small share of it
     values[~connected_rows(slots, graph.weights, labels.any(axis=1))] = 0.0
-    image = values.copy()
-    multiply(slots, weights, values, image)
-    residual = target - image
-    direction = residual.copy()
-    square, norms = column_products(residual, residual), column_products(target, target)
-    goal = np.float32(TOLERANCE**2) * norms
-    steps = unsolved = 0
-    while steps < LARGEST_NUMBER_OF_STEPS:
-        if not (square > goal).any():
-            unsolved = unsolved_row(values, residual, ROW_TOLERANCE, unsolved)
-            if unsolved < 0:
-                break
-        image[:] = direction
-        multiply(slots, weights, direction, image)
-        step = quotients(square, column_products(direction, image))
-        new = take_step(values, residual, direction, image, step)
-        update_direction(direction, residual, quotients(new, square))
-        square, steps = new, steps + 1
-    largest = float(np.sqrt(quotients(square, norms).max(initial=0.0)))
+    limits = np.float32(TOLERANCE), ROW_TOLERANCE, LARGEST_NUMBER_OF_STEPS
+    steps, square = conjugate_gradients(slots, weights, target, values, limits)
+    largest = float(np.sqrt(quotients(square, column_products(target, target)).max(initial=0.0)))
     return values[:, : labels.shape[1]], steps, largest
 
 
@@ -109,15 +96,72 @@ def padded(values: Single) -> Single:
     return result
 
 
+@compiled(nogil=True, fastmath={"contract"})
+def conjugate_gradients(
+    slots: Slots,
+    weights: Single,
+    target: Single,
+    values: Single,
+    limits: tuple[np.float32, np.float32, int],
+) -> tuple[int, Single]:
+    """Solve ``(I + A + A') values = target``, for a matrix A given by lists; ``values`` in place.
+
+    Parameters
+    ----------
+    slots, weights : (n, k) the lists.
+    target, values : (n, K) float32; ``values`` is the starting point.
+    limits : relative residuals of a column and of a row, and the largest number of steps.
+
+    Returns
+    -------
+    steps : number of steps.
+    square : (K,) squared residual norms.
+    """
+    tolerance, share, most = limits
+    image = values.copy()
+    multiply(slots, weights, values, image)
+    residual = target - image
+    direction = residual.copy()
+    image[:] = direction
+    square, goal = column_products(residual, residual), column_products(target, target)
+    goal *= tolerance * tolerance
+    steps = 0
+    while steps < most:
+        if (square <= goal).all() and few_unsolved(values, residual, share):
+            solved = solve_rows(slots, weights, values, residual, share)
+            square = column_products(residual, residual)
+            if solved and (square <= goal).all():
+                break
+            direction[:] = residual
+            image[:] = direction
+        multiply(slots, weights, direction, image)
+        step = quotients(square, column_products(direction, image))
+        new = take_step(values, residual, direction, image, step)
+        update_direction(direction, image, residual, quotients(new, square))
+        square = new
+        steps += 1
+    return steps, square
+
+
+@compiled(nogil=True, fastmath={"contract"})
 def column_products(left: Single, right: Single) -> Single:
     """Return the inner product of each column of ``left`` with that of ``right``, (K,)."""
-    return np.asarray(np.einsum("ij,ij->j", left, right))
+    columns = np.uint64(left.shape[1])
+    products = np.zeros(columns, dtype=np.float32)
+    for row in range(np.uint64(left.shape[0])):
+        for column in range(columns):
+            products[column] += left[row, column] * right[row, column]
+    return products
 
 
+@compiled(nogil=True)
 def quotients(numerators: Single, denominators: Single) -> Single:
     """Return the quotients (K,), 0 for a denominator that is not positive."""
     found = np.zeros_like(numerators)
-    return np.divide(numerators, denominators, out=found, where=denominators > 0)
+    for column in range(found.size):
+        if denominators[column] > 0:
+            found[column] = numerators[column] / denominators[column]
+    return found
 
 
 @compiled(nogil=True, fastmath={"contract"})
@@ -170,8 +214,8 @@ def connected_rows(slots: Slots, weights: Single, rows: Mask) -> Mask:
     parents = np.arange(n)
     for row in range(n):
         for entry in range(slots.shape[1]):
-            if weights[row, entry] != 0:
-                one, other = row, int(slots[row, entry])
+            one, other = row, int(slots[row, entry])
+            if weights[row, entry] != 0 and parents[one] != parents[other]:
                 while parents[one] != one:
                     parents[one] = parents[parents[one]]
                     one = parents[one]
@@ -187,27 +231,71 @@ def connected_rows(slots: Slots, weights: Single, rows: Mask) -> Mask:
 
 
 @compiled(nogil=True, fastmath={"contract"})
-def unsolved_row(values: Single, residual: Single, share: np.float32, first: int) -> int:
-    """Return a row whose residual is larger than a share of its values, -1 if there is none.
+def is_unsolved(values: Single, residual: Single, row: int, share: np.float32) -> bool:
+    """Whether the residual of a row, (n, K), is larger than a share of its values, (n, K)."""
+    total = largest = np.float32(0.0)
+    for column in range(np.uint64(values.shape[1])):
+        total += abs(values[row, column])
+        largest = max(largest, abs(residual[row, column]))
+    return bool(largest > share * total + SMALLEST_RESIDUAL)
 
-    ``values`` and ``residual`` are (n, K). The comparison begins with row ``first``: a row found at
-    one step of the solver is mostly found again at the next.
-    """
-    n, columns = values.shape[0], np.uint64(values.shape[1])
-    for place in range(n):
-        row = np.uint64((place + first) % n)
-        total = largest = np.float32(0.0)
-        for column in range(columns):
-            total += abs(values[row, column])
-            largest = max(largest, abs(residual[row, column]))
-        if largest > share * total + SMALLEST_RESIDUAL:
-            return int(row)
-    return -1
+
+@compiled(nogil=True)
+def few_unsolved(values: Single, residual: Single, share: np.float32) -> bool:
+    """Whether at most `LAST_SHARE` of the rows are not solved; arguments as in `solve_rows`."""
+    left = LAST_SHARE * values.shape[0]
+    for row in range(np.uint64(values.shape[0])):
+        if is_unsolved(values, residual, row, share):
+            left -= 1.0
+            if left < 0.0:
+                return False
+    return True
 
 
 @compiled(nogil=True, fastmath={"contract"})
-def update_direction(direction: Single, residual: Single, ratio: Single) -> None:
-    """Replace a direction (n, K) by the residual plus ``ratio`` (K,) times itself."""
+def solve_rows(
+    slots: Slots, weights: Single, values: Single, residual: Single, share: np.float32
+) -> bool:
+    """Solve the rows whose residual is larger than a share of their values; whether all are solved.
+
+    A sweep adds the residuals of these rows to their values, which is a step of Jacobi's method.
+    ``values`` and ``residual`` are (n, K), and are changed in place.
+    """
+    n, columns = np.uint64(values.shape[0]), np.uint64(values.shape[1])
+    moved = np.zeros(n, dtype=np.bool_)
+    change = np.zeros_like(values)
+    for _ in range(SWEEPS):
+        done = True
+        for row in range(n):
+            moved[row] = is_unsolved(values, residual, row, share)
+            if moved[row]:
+                done = False
+                for column in range(columns):
+                    change[row, column] = residual[row, column]
+                    values[row, column] += change[row, column]
+                    residual[row, column] = np.float32(0.0)
+        if done:
+            return True
+        for row in range(n):
+            for entry in range(np.uint64(weights.shape[1])):
+                weight = weights[row, entry]
+                if weight != 0:
+                    other = np.uint64(slots[row, entry])
+                    if moved[other]:
+                        for column in range(columns):
+                            residual[row, column] -= weight * change[other, column]
+                    if moved[row]:
+                        for column in range(columns):
+                            residual[other, column] -= weight * change[row, column]
+    return False
+
+
+@compiled(nogil=True, fastmath={"contract"})
+def update_direction(direction: Single, image: Single, residual: Single, ratio: Single) -> None:
+    """Replace a direction (n, K) by the residual plus ``ratio`` (K,) times itself; also copy it."""
+    columns = np.uint64(direction.shape[1])
     for row in range(np.uint64(direction.shape[0])):
-        for column in range(np.uint64(direction.shape[1])):
+        for column in range(columns):
             direction[row, column] = residual[row, column] + ratio[column] * direction[row, column]
+        for column in range(columns):
+            image[row, column] = direction[row, column]
