@@ -4,6 +4,8 @@
     python benchmarks/broad_evidence.py --half confirmation --large \
         --out benchmarks/results/broad_large.json
     python benchmarks/rare_classes.py --out benchmarks/results/rare_classes.json
+    python benchmarks/robustness.py --out benchmarks/results/robustness.json
+    python benchmarks/few_labels.py --out benchmarks/results/few_labels.json
     python benchmarks/broad_page.py
 
 A table without results says so.
@@ -96,6 +98,33 @@ def rare_table(found: dict[str, Any] | None) -> str:
     return markdown(["positive labels", "log loss", "calibration error"], rows)
 
 
+def robustness_table(found: dict[str, Any] | None) -> str:
+    """Return the accuracies on logs in time order and with columns of noise."""
+    if found is None:
+        return NOT_RUN
+    cells = found["accuracies"]
+    methods = list(next(iter(cells.values())))
+    rows = [[case, *(with_error(cell[name]) for name in methods)] for case, cell in cells.items()]
+    return markdown(["", *methods], rows)
+
+
+def few_labels_table(found: dict[str, Any] | None) -> str:
+    """Return the accuracies with one to five labels per class."""
+    if found is None:
+        return NOT_RUN
+    rows = [
+        [f"{method}, {name}", *(with_error(each) for each in by_labels.values())]
+        for name, methods in found["accuracies"].items()
+        for method, by_labels in methods.items()
+    ]
+    return markdown(["labels per class", *(str(each) for each in range(1, len(rows[0])))], rows)
+
+
+def with_error(cell: dict[str, float]) -> str:
+    """Return a mean with its standard error."""
+    return f"{cell['mean']:.1f} ± {cell['error']:.1f}"
+
+
 def main() -> None:
     """Write the page."""
     make_parser(__doc__).parse_args()
@@ -113,6 +142,8 @@ def main() -> None:
         "confirmation": ", ".join(CONFIRMATION) + ".",
     }
     tables["rare classes"] = rare_table(results("rare_classes.json"))
+    tables["robustness"] = robustness_table(results("robustness.json"))
+    tables["few labels"] = few_labels_table(results("few_labels.json"))
     PAGE.write_text(with_tables(PAGE, tables))
 
 
