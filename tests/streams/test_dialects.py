@@ -169,14 +169,15 @@ def test_what_is_chosen_is_not_detected(tmp_path):
     assert batch.table.to_pydict() == {"a": ["1;5"]}
 
 
-def test_only_whole_numbers_are_rewritten(tmp_path):
+def test_only_cells_that_are_wholly_numbers_are_rewritten(tmp_path):
+    """With or without a unit."""
     cells = ["1.234,5", "1,5 kg", "01.02.2024", "1.2.3", "12,5e3", "-,5", "+1.000", "1.5", "a,b"]
     path = tmp_path / "data.csv"
     path.write_text("a;id;y\n" + "".join(f"{each};1.234,5;p\n" for each in cells))
     options = {"dialect": Dialect(";", ",", "."), "keep": ["id"], "label": LabelColumn("y")}
     (batch,) = Stream(path, **options)
     assert batch.table["a"].to_pylist() == [
-        "1234.5", "1,5 kg", "01.02.2024", "1.2.3", "12.5e3", "-.5", "+1000", "1.5", "a,b",
+        "1234.5", "1.5 kg", "01.02.2024", "1.2.3", "12.5e3", "-.5", "+1000", "1.5", "a,b",
     ]  # fmt: skip
     assert batch.kept["id"] == ["1.234,5"] * len(cells)
 

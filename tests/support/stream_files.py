@@ -85,6 +85,9 @@ class NumberCheck:
     def needed(self):
         return self.features
 
+    def known(self):
+        return [name for table in self.decided for name in table.column_names]
+
     def used(self):
         return self.needed()
 

@@ -72,6 +72,8 @@ class LabelLearner:
     def _update(self, key: RowKey, before: str | None, after: str | None) -> None:
         """Replace the label of a row in the model."""
         table = self.pool.take([self.pool.places[key]])
+        features = set(self.model.feature_names_in_)  # others are shown, such as an id
+        table = table.select([name for name in table.column_names if name in features])
         held = self.kept_labels.pop(key, before)
         if held == after:
             return

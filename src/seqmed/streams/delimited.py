@@ -199,9 +199,13 @@ class Delimited(TextTable):
 
 
 def have_row_names(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether all rows begin with a different name, which has no field in the header, as R does."""
+    """Whether all rows begin with a different name, which has no field in the header, as R does.
+
+    A header that another separator splits is read with the wrong one.
+    """
     firsts = {row[0] for row in rows if len(row) == len(header) + 1}
-    return len(firsts) == len(rows) > 1
+    split = any(other in name for name in header for other in SEPARATORS)
+    return len(firsts) == len(rows) > 1 and not split
 
 
 def with_names(names: Sequence[str]) -> list[str]:

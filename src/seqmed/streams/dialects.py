@@ -113,7 +113,8 @@ def find_number_style(records: Records, separator: str, chosen: Dialect) -> Numb
     """Return the style of numbers that explains most columns in the first rows.
 
     "1,234" alone is a grouped number if the fields are separated by commas or tabs, and a decimal
-    fraction if they are separated by semicolons, as spreadsheets write them.
+    fraction if they are separated by semicolons, as spreadsheets write them. Of styles that explain
+    as many columns, the best leaves most of the other columns numbers, as "1.5" is in any style.
     """
     header, rows = records
     missing = {*MISSING_WORDS, *MISSING_SIGNS}
@@ -131,11 +132,17 @@ def find_number_style(records: Records, separator: str, chosen: Dialect) -> Numb
         for decimal, thousands in styles
         if chosen.decimal in (None, decimal) and chosen.thousands in (None, thousands)
     ]
-    scores = [sum(explains(style, cells) for cells in columns) for style in styles]
+    scores = [
+        (
+            sum(explains([style], cells) for cells in columns),
+            sum(explains([style, (POINT, "")], cells) for cells in columns),
+        )
+        for style in styles
+    ]
     return styles[scores.index(max(scores))]
 
 
-def explains(style: NumberStyle, cells: Sequence[str]) -> bool:
-    """Whether nearly all cells of a column are numbers in a style."""
-    pattern = re.compile(number_pattern(*style))
+def explains(styles: Sequence[NumberStyle], cells: Sequence[str]) -> bool:
+    """Whether nearly all cells of a column are numbers in one of some styles."""
+    pattern = re.compile("|".join(number_pattern(*style) for style in styles))
     return bool(cells) and sum(map(bool, map(pattern.match, cells))) >= NUMERIC * len(cells)

@@ -183,7 +183,7 @@ def infer(name: str, column: Any, missing: tuple[str, ...] = ()) -> ColumnKind:
     if has_dates:
         return ColumnKind(name, DATE)
     dates = of_dates(name, found, MAJORITY * found.counts.sum())
-    if dates is None:
+    if unit and dates is None:
         warn_of_units(name, unit, found.texts)
     return dates or kind
 
@@ -270,7 +270,7 @@ def of_dates(name: str, found: Levels, least: float) -> ColumnKind | None:
 def warn_of_units(name: str, unit: str, texts: Sequence[str]) -> None:
     """Warn of a column that is not used as numbers, although most levels are, with a unit."""
     values, bad = cells.numbers(pa.array(texts, pa.string()), (), unit)
-    if unit and len(bad) < (1 - MAJORITY) * values.size:
+    if len(bad) < (1 - MAJORITY) * values.size:
         other = min(texts[place] for place in bad)
         kind = in_words(f"--numeric {quoted(name)}", f"kinds={{{name!r}: 'numeric'}}")
         style = in_words("--decimal or --thousands", "decimal or thousands")
