@@ -69,6 +69,7 @@ def test_large_matrices_are_factored_in_one_thread(n, monkeypatch):
 
 # Modules that call LAPACK or BLAS by name, and what bounds the size of their calls.
 KNOWN = {
+    "graph.propagation": "cg, which calls no LAPACK",
     "graph.metrics": "randomized_svd of a few columns",
     "margin.covariance.exact": "LARGEST",
     "margin.covariance.landmarks": "LARGEST",

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from seqmed import plotting
+from seqmed.plotting.evaluations import CONFUSED_CLASSES, NAMED_CLASSES
 from seqmed.selection.measures import BINS, Measures, wilson_interval
 
 
@@ -181,7 +182,8 @@ def titles(figure):
 @pytest.mark.parametrize("n_classes", [2, 3, 10, 11, 30, 35])
 def test_panels_of_an_evaluation(n_classes):
     figure = plotting.evaluation(measured(n_classes))
-    expected = {"calibration", "confusion"}
+    many = f"confusion of the {CONFUSED_CLASSES} most confused of {n_classes} classes"
+    expected = {"calibration", many if n_classes > NAMED_CLASSES else "confusion"}
     expected |= {"precision and recall"} if n_classes <= 10 else set()
     assert set(titles(figure)) - {""} == expected
 
