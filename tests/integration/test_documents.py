@@ -64,6 +64,12 @@ def test_one_word_for_each_concept(page):
     assert not found, {word: REPLACED[word.lower()] for word in found}
 
 
+def test_the_glossary_has_every_term_once_and_in_order():
+    text = (ROOT / "docs" / "glossary.md").read_text()
+    terms = re.findall(r"^\| ([^|]+?) \|", text, re.MULTILINE)[1:]
+    assert terms == sorted(set(terms), key=str.lower)
+
+
 def anchors(page):
     """Return the anchors of the headings of a page, as on GitHub."""
     text = BLOCK.sub("", page.read_text())

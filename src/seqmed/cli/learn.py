@@ -1,4 +1,4 @@
-"""`seqmed learn`: train a model on files and pipes, or continue training."""
+"""`seqmed learn`: learn a model from files and pipes, or continue to learn."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def learn_command(
     parameters: ParameterOptions,
     reading: Reading,
 ) -> None:
-    """Train a model on files and pipes, or continue training.
+    """Learn a model from files and pipes, or continue to learn.
 
     The labeled rows of a batch are predicted, then the batch is learned. The model is saved
     together with its position in the stream. If the command is interrupted, run it again: it

@@ -176,7 +176,7 @@ class StreamLearner:
     def note_change(self, record: PrequentialRecord) -> dict[str, Any]:
         """Note a change of the concept that the last update has found, and the end of a trial.
 
-        Both are told. Return the entries of a log line that describe them.
+        Both are reported. Return the entries of a log line that describe them.
 
         Parameters
         ----------

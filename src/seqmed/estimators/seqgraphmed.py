@@ -149,7 +149,7 @@ class SeqGraphMED(StreamClassifier):
     n_batches_ : int
         Number of batches learned; `fit` counts as one.
     estimator_ : SeqMED or SeqLapMED
-        The margin expert as a fitted classifier, made anew at every access. Its rows are divided by
+        The margin expert as a fitted classifier, created at every access. Its rows are divided by
         `scale_`. Its probabilities are not calibrated by the stream.
     graph_weight_ : float in [0, 1]
         Weight of the graph, alone and in the core.

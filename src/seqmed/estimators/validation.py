@@ -213,7 +213,7 @@ def square_gram(gram: Points) -> Array:
     if gram.shape[0] != gram.shape[1]:
         raise ValueError(
             f"kernel='precomputed' got X of shape {gram.shape}, expected a square matrix: pass the "
-            "kernel values between all training rows."
+            "kernel values between all rows."
         )
     gram = np.asarray(gram, dtype=np.float64)
     difference = float(np.abs(gram - gram.T).max(initial=0.0))

@@ -394,7 +394,7 @@ def compare_checks(saved: Check, now: Check) -> None:
         warnings.warn(
             f"the experts of this model were fitted again with {now.versions}, and the file was "
             f"written with {saved.versions}: their probabilities differ by up to "
-            f"{difference:.1g}. Expected the same versions: install them, or save the model anew.",
+            f"{difference:.1g}. Expected the same versions: install them, or save the model again.",
             RuntimeWarning,
             stacklevel=callers_level(),
         )

@@ -2,7 +2,7 @@
 
 A table goes through these files: `frames` makes it a table of pyarrow, `kinds` chooses the kind of
 each column by the cells of the first batch and converts cells to its type (`cells`, `dates`), and
-`features` makes features of them. `encoder` has the transformer, and `stream_pipeline` puts it
+`features` converts them to features. `encoder` has the transformer, and `stream_pipeline` puts it
 before a classifier.
 """
 

@@ -105,7 +105,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     scale : bool or "text", default=True
         Whether numbers are standardised. "text" standardises them only if there is a column of
         text: it is for classifiers that scale dense rows themselves, such as `SeqGraphMED`, which
-        measures the scales again as the stream goes on. Missing cells are replaced in any case.
+        measures the scales again as the stream goes on. Missing cells are always replaced.
     missing_values : list of str, default=()
         Further strings that mark a missing cell, besides "", "NA", "N/A", "n/a", "#N/A", "NaN",
         "nan", "NAN", "-nan", "-NaN", "null", "NULL", "None", "<NA>", "NaT", "?", "-" and ".". Those
