@@ -109,13 +109,8 @@ def test_the_command_continues_a_model_made_in_python(folder, named):
     result = command(folder, "learn", "model", "holdout.csv", *option)
     assert result.code == 0, result.err
     frame = table((folder / "holdout.csv").read_text())
-<<<<<<< HEAD
     labels = frame["kind"].to_numpy(dtype=object)
     model.partial_fit(frame if named else frame.drop(columns="kind"), labels)  # it is no feature
-=======
-    learned = frame if named else frame.drop(columns="kind")
-    model.partial_fit(learned, frame["kind"].to_numpy(dtype=object))
->>>>>>> fix-docs
     other = seqmed.load(folder / "model")
     np.testing.assert_array_equal(model.predict_proba(frame), other.predict_proba(frame))
     seqmed.save(other, folder / "again")  # without progress: the command begins a new one

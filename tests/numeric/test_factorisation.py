@@ -69,11 +69,7 @@ def test_large_matrices_are_factored_in_one_thread(n, monkeypatch):
 
 # Modules that call LAPACK or BLAS by name, and what bounds the size of their calls.
 KNOWN = {
-<<<<<<< HEAD
     "graph.propagation": "cg, which multiplies by a sparse matrix and calls no factorisation",
-=======
-    "graph.propagation": "cg, which calls no LAPACK",
->>>>>>> fix-docs
     "graph.metrics": "randomized_svd of a few columns",
     "margin.covariance.exact": "LARGEST",
     "margin.covariance.landmarks": "LARGEST",

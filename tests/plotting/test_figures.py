@@ -182,13 +182,8 @@ def titles(figure):
 @pytest.mark.parametrize("n_classes", [2, 3, 10, 11, 30, 35])
 def test_panels_of_an_evaluation(n_classes):
     figure = plotting.evaluation(measured(n_classes))
-<<<<<<< HEAD
-    many = "confusion of the 24 most confused of 35 classes"
-    expected = {"calibration", "confusion" if n_classes <= 30 else many}
-=======
     many = f"confusion of the {CONFUSED_CLASSES} most confused of {n_classes} classes"
     expected = {"calibration", many if n_classes > NAMED_CLASSES else "confusion"}
->>>>>>> fix-docs
     expected |= {"precision and recall"} if n_classes <= 10 else set()
     assert set(titles(figure)) - {""} == expected
 
