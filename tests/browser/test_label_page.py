@@ -486,6 +486,63 @@ def test_axe_finds_no_serious_defect(busy_site, browser, axe):
             page.keys(Keys.ESCAPE, "l")
 
 
+@pytest.fixture
+def expert_site(tmp_path):
+    """A page whose model has all experts."""
+    rows, truth = tickets(200)
+    table = pa.Table.from_pylist(rows)
+    from seqmed import make_stream_pipeline
+
+    model = make_stream_pipeline(kinds={"ticket": "drop"}, random_state=0)
+    model.partial_fit(table, [None] * table.num_rows)
+    with Site(tmp_path, table, model, "tickets.csv", classes=CLASSES) as site:
+        ada = site.person("Ada")
+        for _ in range(30):
+            ada.label(lambda row: truth[row - 1])
+        while site.background.n_learned < len(site.log.events):
+            time.sleep(0.01)
+        site.asked = []
+        explanation = site.desk.page.explanation
+        site.desk.page.explanation = lambda key: site.asked.append(key.row) or explanation(key)
+        yield site
+
+
+def test_why_this_class(expert_site, browser, axe, screenshots):
+    page = Page(browser, expert_site.address, "Grace")
+    page.until(lambda: page.shown("explanation"))
+    assert expert_site.asked == []  # folded, it asks for nothing
+    rows = []
+    for width, key in ((None, Keys.ENTER), (360, " ")):
+        emulate(browser, width)
+        row = page.row
+        page.tab_to("e.tagName === 'SUMMARY'")
+        page.keys(key)
+        page.until(lambda: page.text("explained").startswith("The model now predicts"))
+        assert page.row == row  # neither the guess was accepted, nor the row skipped
+        rows.append(row)
+        assert expert_site.asked == rows
+        headings = page.script(
+            "return [...document.querySelectorAll('#votes h3')].map((e) => e.textContent)"
+        )
+        assert headings == ["Experts", "Columns", "Labeled rows for and against"]
+        found = expert_site.get(f"explanation?file=tickets.csv&row={row}")
+        expert_site.asked.pop()
+        text = page.text("votes")
+        names = [each["name"].replace("_", " ") for each in found["members"]]
+        assert all(name in text for name in names)
+        labeled = next(vote["rows"] for vote in found["votes"] if vote["rows"])
+        assert labeled
+        assert all(next(iter(part["row"].values()))[:40] in text for part in labeled)
+        assert page.script("return document.documentElement.scrollWidth <= innerWidth")
+        assert serious(page, axe) == []
+        page.script("document.getElementById('explanation').scrollIntoView()")
+        assert browser.save_screenshot(str(screenshots / f"labeling-why-{width or 1280}.png"))
+        page.label(page.classes[0])  # digits label also from here; the next card is folded
+        page.until(lambda: not page.script("return document.getElementById('explanation').open"))
+    assert expert_site.asked == rows
+    assert not page.errors
+
+
 def test_screenshots(busy_site, browser, screenshots):
     browser.set_window_size(1280, 1000)
     emulate(browser)

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pytest
 
+from seqmed import SeqMED, make_stream_pipeline
 from seqmed.labeling import learner
 from seqmed.labeling.ledger import Ledger
 from seqmed.labeling.log import LabelLog
@@ -224,6 +225,59 @@ def test_all_rows_are_asked_once_by_one_person(tmp_path):
         while ada.cards:
             rows.append(ada.label(lambda row: classes[row - 1])["row"])
         assert sorted(rows) == list(range(1, 24))
+
+
+def test_a_prediction_is_explained_by_rows_of_the_user(tmp_path):
+    with Site(tmp_path, TABLE, shown=["a", "b"]) as site:
+        ada = site.person()
+        while len({truth(each.key.row) for each in site.log.events}) < 3 or ada.number < 20:
+            ada.label(truth)
+        wait_for_learner(site)
+        before = content(site), state_bits(site.background.learner.model)
+        file, row = (ada.cards[0][name] for name in ("file", "row"))
+        found = site.get(f"explanation?file={file}&row={row}")
+        model = site.background.learner.model
+        (expected,) = model.explain(TABLE.slice(row - 1, 1))
+        assert found["label"] == expected.label
+        assert found["probability"] == pytest.approx(expected.probability)
+        place = expected.classes.index(expected.label)
+        assert [(each["name"], each["weight"]) for each in found["members"]] == [
+            (each.name, pytest.approx(each.weight)) for each in expected.members
+        ]
+        assert [each["probability"] for each in found["members"]] == pytest.approx(
+            [each.probabilities[place] for each in expected.members]
+        )
+        assert [each["expert"] for each in found["votes"]] == [v.expert for v in expected.votes]
+        labeled = {
+            (*(str(TABLE[name][event.row - 1].as_py()) for name in "ab"), event.label)
+            for event in site.log.events
+        }
+        parts = [part for vote in found["votes"] for part in vote["rows"]]
+        assert parts
+        for part in parts:
+            assert [*part["row"]] == ["a", "b"]
+            assert (*part["row"].values(), part["label"]) in labeled
+        assert (content(site), state_bits(site.background.learner.model)) == before
+
+
+def test_an_explanation_needs_two_classes_and_a_row(site):
+    ada = site.person()
+    card = ada.cards[0]
+    path = f"explanation?file={card['file']}&row={card['row']}"
+    assert refused(site, "GET", path) == 422
+    ada.act("label", card, label="only")
+    wait_for_learner(site)
+    assert refused(site, "GET", path) == 422
+    for other in ("explanation", "explanation?file=rows.csv&row=9999", "explanation?row=x"):
+        assert refused(site, "GET", other) == 422
+    assert refused(site, "GET", path, headers={"Origin": "http://example.org"}) == 403
+    assert refused(site, "GET", f"/wrong/{path}") == 403
+
+
+def test_a_model_without_explanations_says_so(tmp_path):
+    model = make_stream_pipeline(SeqMED(random_state=0)).partial_fit(TABLE, TRUTH)
+    with Site(tmp_path, TABLE, model) as site:
+        assert refused(site, "GET", "explanation?file=rows.csv&row=1") == 422
 
 
 def test_labels_are_downloaded(site):

@@ -9,10 +9,10 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse as sp
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
-from sklearn.tree import DecisionTreeClassifier
 
 from seqmed import SeqGraphMED, SeqMED, StreamPipeline, TableEncoder, make_stream_pipeline
 from seqmed.tables.decoding import OTHER_LEVEL, decoded
@@ -188,7 +188,7 @@ def test_words_of_a_row_are_columns_and_other_words_are_together():
 def test_absent_words_of_a_forest_are_one_contribution():
     frame, labels = table(300)
     frame = frame[["note"]]
-    estimator = SeqGraphMED(experts=[DecisionTreeClassifier()], random_state=0)
+    estimator = SeqGraphMED(experts=[RandomForestClassifier(10)], random_state=0)
     model = make_stream_pipeline(estimator, kinds={"note": "text"}).partial_fit(frame, labels)
     found = [one for each in model.explain(frame[:20], n=1000) for one in each.votes]
     absent = [part for one in found for part in one.columns if not part.is_word]

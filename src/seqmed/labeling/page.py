@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
+
+import pyarrow as pa
 
 from seqmed.labeling.learner import COMPARED_PROBES, PROBE_EVERY, Background
 from seqmed.labeling.ledger import (
@@ -14,8 +17,9 @@ from seqmed.labeling.ledger import (
     outcomes,
     present_accuracy,
 )
-from seqmed.labeling.log import RowKey
-from seqmed.labeling.queue import Card
+from seqmed.labeling.log import LabelingError, RowKey
+from seqmed.labeling.queue import Card, class_counts
+from seqmed.tables.cells import cell_text
 
 # Characters of a row in the history.
 SNIPPET = 160
@@ -71,6 +75,22 @@ class Page:
             {"name": name, "text": text, "long": name in self._pool.text_columns}
             for name, text in self._pool.cells(key, self._shown).items()
         ]
+
+    def explanation(self, key: RowKey) -> Callable[[], dict[str, Any]]:
+        """Return a function that explains the predicted class of a row; any thread may call it."""
+        model = self._background.learner.model
+        if not hasattr(model, "explain"):
+            raise LabelingError(
+                "this model does not explain its classes, only a SeqGraphMED does: make a model "
+                "with seqmed learn --estimator seqgraphmed, the default"
+            )
+        if sum(number > 0 for number in class_counts(model).values()) < 2:
+            raise LabelingError(
+                "the model has learned labels of fewer than two classes: label rows of two classes"
+            )
+        answered = [self._pool.places[each] for each, row in self._ledger.rows.items() if row.given]
+        row, learned = self._pool.take([self._pool.places[key]]), self._pool.take(answered)
+        return partial(explanation_for_card, model, row, learned, self._shown)
 
     # -- live numbers ------------------------------------------------------------------------------
 
@@ -161,6 +181,31 @@ class Page:
     def whole_row(self, key: RowKey) -> dict[str, Any]:
         """Return a row of the history with all its cells."""
         return {**self._answered_row(key), "cells": self._cells(key)}
+
+
+def explanation_for_card(
+    model: Any, row: pa.Table, learned: pa.Table, shown: Sequence[str] | None
+) -> dict[str, Any]:
+    """Return why the model predicts the class of a row, for JSON.
+
+    Labeled rows are looked up among the ``learned`` ones, and have the columns ``shown``.
+    """
+    (found,) = model.explain(row, learned=learned if learned.num_rows else None)
+    place, votes = found.classes.index(found.label), found.to_dict()["votes"]
+    for part in (part for vote in votes for part in vote["rows"]):
+        cells = part["row"] or {}
+        names = cells if shown is None else shown
+        part["label"] = cell_text(part["label"])
+        part["row"] = {name: cells[name] for name in names if cells.get(name) is not None}
+    return {
+        "label": cell_text(found.label),
+        "probability": found.probability,
+        "members": [
+            {"name": each.name, "weight": each.weight, "probability": each.probabilities[place]}
+            for each in found.members
+        ],
+        "votes": votes,
+    }
 
 
 def stopping_hint(

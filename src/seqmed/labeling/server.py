@@ -19,6 +19,7 @@ from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -72,6 +73,7 @@ class Server:
             Route("/status", self._status),
             Route("/history", self._history),
             Route("/row", self._row),
+            Route("/explanation", self._explanation),
             Route("/labels.csv", self._labels),
             Mount("/", StaticFiles(directory=STATIC, html=True)),
         ]
@@ -126,6 +128,11 @@ class Server:
     async def _row(self, request: Request) -> Response:
         key = self._desk.key_of(request.query_params.get("file"), number_in(request, "row"))
         return JSONResponse(self._desk.page.whole_row(key))
+
+    async def _explanation(self, request: Request) -> Response:
+        key = self._desk.key_of(request.query_params.get("file"), number_in(request, "row"))
+        explain = self._desk.page.explanation(key)
+        return JSONResponse(await run_in_threadpool(explain))  # other requests do not wait for it
 
     async def _labels(self, request: Request) -> Response:
         return Response(self._desk.labels(), media_type="text/csv")

@@ -21,7 +21,7 @@ vote of every refitted expert that is linear or a forest, is a baseline and a su
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -33,7 +33,12 @@ from seqmed.graph import propagation
 from seqmed.kernels import linear_weights
 from seqmed.late_rows import equal_rows
 from seqmed.mixture import pooling
-from seqmed.mixture.experts import Expert, StandardisedLogisticRegression, in_single_precision
+from seqmed.mixture.experts import (
+    Expert,
+    FittedClassifier,
+    StandardisedLogisticRegression,
+    in_single_precision,
+)
 from seqmed.mixture.linear_expert import LinearExpert
 from seqmed.mixture.mixture_state import (
     MixtureState,
@@ -264,11 +269,9 @@ def expert_contributions(
     """
     if expert.fit is None or expert.fit.classifier is None:
         return None
-    model, present = expert.fit.classifier.model, expert.fit.present
-    if isinstance(model, FORESTS):
-        baseline, columns = forest_contributions(
-            getattr(model, "estimators_", [model]), points, present, codes
-        )
+    classifier, present = expert.fit.classifier, expert.fit.present
+    if isinstance(classifier.model, FORESTS):
+        baseline, columns = forest_contributions(classifier, points, present, codes)
         return Contributions(expert.name, PROBABILITY, baseline, columns)
     linear = linear_form(expert, points, gains.shape[1])
     if linear is None:
@@ -285,10 +288,12 @@ def linear_form(expert: Expert, points: Points, n_classes: int) -> LinearExpert 
     """
     assert expert.fit is not None
     assert expert.fit.classifier is not None
-    model, present = expert.fit.classifier.model, expert.fit.present
-    columns, mean, scale = np.arange(points.shape[1]), np.zeros(1), np.ones(1)
+    classifier, present = expert.fit.classifier, expert.fit.present
+    model, columns = classifier.model, classifier.columns
+    columns = np.arange(points.shape[1]) if columns is None else columns
+    mean, scale = np.zeros(1), np.ones(1)
     if isinstance(model, StandardisedLogisticRegression):
-        columns, mean, scale, model = model.columns_, model.mean_, model.scale_, model.model_
+        mean, scale, model = model.mean_, model.scale_, model.model_
     coef, intercept = getattr(model, "coef_", None), getattr(model, "intercept_", None)
     if not isinstance(coef, np.ndarray) or coef.ndim != 2 or intercept is None:
         return None
@@ -303,12 +308,12 @@ def linear_form(expert: Expert, points: Points, n_classes: int) -> LinearExpert 
     )
     found.coef[present], found.intercept[present], found.fitted[present] = coef, intercept, 1.0
     differences = softmax(found.scores(points)[:, present], axis=1)
-    differences -= expert.fit.classifier.probabilities(points)
+    differences -= classifier.probabilities(points)
     return found if np.abs(differences).max(initial=0.0) <= SAME else None
 
 
 def forest_contributions(
-    trees: Sequence[Any], points: Points, present: Indices, codes: Indices
+    classifier: FittedClassifier, points: Points, present: Indices, codes: Indices
 ) -> tuple[Array, Points]:
     """Return the probabilities (m,) at the roots, and what the columns change them by, (m, p).
 
@@ -316,7 +321,8 @@ def forest_contributions(
     column of the split gets the change. The mean over the trees is taken. NaN for a row whose class
     the trees do not have.
     """
-    rows, n_rows = in_single_precision(points), points.shape[0]
+    rows, n_rows = in_single_precision(classifier.of_columns(points)), points.shape[0]
+    trees = getattr(classifier.model, "estimators_", [classifier.model])
     places = np.minimum(np.searchsorted(present, codes), present.size - 1)
     baseline, parts = np.zeros(n_rows), []
     for tree in (each.tree_ for each in trees):
@@ -329,5 +335,6 @@ def forest_contributions(
         parts.append((owners[1:][inside], columns, np.diff(values)[inside]))
         baseline += tree.value[0, 0, places]
     of_rows, columns, changes = (np.concatenate(each) for each in zip(*parts, strict=True))
+    columns = columns if classifier.columns is None else classifier.columns[columns]
     total = sp.csr_array((changes / len(trees), (of_rows, columns)), shape=points.shape)
     return np.where(present[places] == codes, baseline / len(trees), np.nan), total

@@ -186,11 +186,13 @@ class FittedClassifier:
     def __init__(self, model: Any, columns: Indices | None) -> None:
         self.model, self.columns = model, columns
 
+    def of_columns(self, points: Points) -> Points:
+        """Return rows with the columns that the classifier was fitted on."""
+        return points if self.columns is None else with_small_indices(points[:, self.columns])
+
     def probabilities(self, points: Points) -> Array:
         """Return the probabilities (m, c) of its classes."""
-        model = self.model
-        if self.columns is not None:
-            points = with_small_indices(points[:, self.columns])
+        model, points = self.model, self.of_columns(points)
         if type(model) in (ExtraTreesClassifier, RandomForestClassifier):
             return forest_probabilities(model, points)
         if hasattr(model, "predict_proba"):

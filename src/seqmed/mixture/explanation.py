@@ -166,8 +166,8 @@ class Explanation:
         title = f"P({self.label})"
         lines.append(f"{'expert':{width}}  weight  {title}")
         for each in self.members:
-            share = f"{each.probabilities[place]:.3f}"
-            lines.append(f"{each.name:{width}}  {each.weight:6.3f}  {share:>{len(title)}}")
+            vote = f"{each.probabilities[place]:.3f}"
+            lines.append(f"{each.name:{width}}  {each.weight:6.3f}  {vote:>{len(title)}}")
             if each.terms:
                 terms = ", ".join(f"{name} {term:+.2f}" for name, term in each.terms.items())
                 lines[-1] += f"  log odds {sum(each.terms.values()):+.2f}: {terms}"
@@ -185,7 +185,7 @@ class Explanation:
 def heading(found: Vote) -> str:
     """Return the line above the contributions of an expert."""
     if found.expert.endswith("graph"):
-        return f"{found.expert}, shares of labeled rows in the probabilities"
+        return f"{found.expert}, contributions of labeled rows to the probabilities"
     what = "labeled rows" if found.rows else "columns"
     return f"{found.expert}, {what}: {found.unit} from {found.baseline:.3f} to {found.score:.3f}"
 
@@ -359,8 +359,8 @@ def members_of(said: Report, row: int, prefix: str, weight: float) -> Iterator[M
     for place, name in enumerate(said.names):
         own = weight * float(said.weights[place])
         if own > 0:
-            shares = said.probabilities[row, place]
-            yield Member(prefix + name, own, shares, terms if name == "core" else {})
+            found = said.probabilities[row, place]
+            yield Member(prefix + name, own, found, terms if name == "core" else {})
 
 
 def vote_of(

@@ -258,11 +258,11 @@ class StreamPipeline(Pipeline):
 
     def _explanations(self, X: Any, n: int, tables: Iterable[Any]) -> list[Explanation]:
         """Return explanations; labeled rows are looked up in the tables."""
-        *steps, (_, final) = self._snapshot().steps
-        encoder = steps[0][1] if len(steps) == 1 else None
+        steps = self._snapshot().steps
+        encoder, final = steps[0][1], steps[-1][1]
         view: Any = ArrayView
         row_at: Any = partial(partial, _safe_indexing)
-        if isinstance(encoder, TableEncoder):
+        if len(steps) == 2 and isinstance(encoder, TableEncoder):
             view = partial(TableView, encoder.encoding_, encoder._typed_rows(X)[0])
             row_at = cells_of
         learned = ((transformed(steps, each), row_at(each)) for each in tables)

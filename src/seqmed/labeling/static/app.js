@@ -199,10 +199,60 @@ function showCard({ focus = true, moved = true } = {}) {
   $("why").textContent = card.again ? `${why} You undid your answer.` : why;
   $("card-title").textContent = `Row ${card.row.toLocaleString("en")} of ${visible(card.file)}`;
   showCells($("cells"), card.cells);
+  foldExplanation(card);
   $("filter").value = "";
   showClasses();
   if (focus && state.view === "label" && !dialogOpen()) $("card").focus({ preventScroll: true });
   if (moved && focus) scrollTo({ top: 0 });
+}
+
+// The explanation is folded on every new card, and asked for when it is unfolded.
+function foldExplanation(card) {
+  const fold = $("explanation");
+  fold.hidden = !card.probabilities.length;
+  if (fold.dataset.row === keyOf(card)) return;
+  fold.dataset.row = keyOf(card);
+  fold.open = false;
+}
+
+async function showExplanation() {
+  const card = current();
+  $("explained").textContent = $("explanation").open ? "The prediction is being explained." : "";
+  $("votes").replaceChildren();
+  if (!card || !$("explanation").open) return;
+  const isShown = () => $("explanation").open && current() && keyOf(current()) === keyOf(card);
+  try {
+    const found = await ask(`explanation?${new URLSearchParams({ file: card.file, row: card.row })}`);
+    if (!isShown()) return;
+    $("explained").textContent = `The model now predicts ${visible(found.label)} (${chance(found.probability)}).`;
+    $("votes").replaceChildren(...votesOf(found));
+  } catch (error) { if (isShown()) $("explained").textContent = error.message; }
+}
+
+// The members of the pool; then columns and labeled rows of the experts of largest weight that have them.
+function votesOf(found) {
+  const ofColumns = found.votes.find((vote) => vote.columns.length), ofRows = found.votes.find((vote) => vote.rows.length);
+  const spoken = (name) => visible(name).replaceAll("_", " "), label = visible(found.label);
+  const signed = (part) => `${part.contribution < 0 ? "\u2212" : "+"}${Math.abs(part.contribution).toFixed(2)}`;
+  const list = (title, note, entries) => (entries.length
+    ? [make("h3", { text: title }), make("p", { class: "small", text: note }), make("ul", {}, ...entries)] : []);
+  const entry = (number, name, text) => make(
+    "li", {}, make("span", { class: "number", text: number }),
+    make("span", {}, make("span", { class: "name", text: `${name} `, dir: "auto" }), foldable({ text }, FOLD_VALUE)),
+  );
+  const members = found.members.map((each) => entry(
+    percent(each.weight), spoken(each.name), `${label} ${chance(each.probability)}`));
+  const columns = (ofColumns?.columns || []).map((part) => entry(
+    signed(part), visible(part.name), part.is_word ? `has "${part.value}"` : part.value === null ? "(missing)" : String(part.value)));
+  const rows = (ofRows?.rows || []).map((part) => entry(
+    signed(part), part.label === null ? "(label not kept)" : visible(part.label),
+    Object.entries(part.row).map(([name, text]) => `${name} ${text}`).join(" · ") || "(its cells are not stored)"));
+  const note = (vote) => `Contributions to the ${vote.unit} of ${label} by the expert ${spoken(vote.expert)}.`;
+  return [
+    ...list("Experts", `Their weights, and their probabilities of ${label}.`, members),
+    ...(ofColumns ? list("Columns", note(ofColumns), columns) : []),
+    ...(ofRows ? list("Labeled rows for and against", note(ofRows), rows) : []),
+  ];
 }
 
 // Classes that are added while a card is shown leave the keys as they are.
@@ -633,6 +683,7 @@ $("new-class").addEventListener("click", () => newClass());
 $("filter").addEventListener("input", () => showClasses({ stay: true }));
 $("more-classes").addEventListener("click", () => toggle($("more-classes"), () => showClasses({ stay: true })));
 $("more-counts").addEventListener("click", () => toggle($("more-counts"), showCounts));
+$("explanation").addEventListener("toggle", showExplanation);
 $("skip").addEventListener("click", () => answer("skip"));
 $("undo").addEventListener("click", undo);
 $("help-button").addEventListener("click", () => $("help").showModal());
