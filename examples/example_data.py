@@ -153,14 +153,14 @@ def message(dice):
 def spam():
     """Return the files of spam by name."""
     dice, number, answers = Dice("mail"), 1000, ["message,kind"]
-    sizes = {**{f"week-{week}": 400 for week in range(1, 6)}, "inbox": 150, "holdout": 300}
+    sizes = {**{f"week-{week}": 240 for week in range(1, 6)}, "inbox": 150, "holdout": 300}
     files = {}
     for name, size in sizes.items():
         lines = ["message,kind,body"]
         for _ in range(size):
             number += 1
             kind, body = message(dice)
-            known = name == "holdout" or (name != "inbox" and dice.chance(0.05))
+            known = name == "holdout" or (name != "inbox" and dice.chance(0.08))
             lines.append(f'm{number},{kind if known else ""},"{body}"')
             if not known:
                 answers.append(f"m{number},{kind}")
@@ -218,12 +218,12 @@ def orders():
     dice, number, outcomes = Dice("orders"), 10000, ["order;outcome"]
     header = "order;date;store;goods;pieces;amount;payment;days;orders;returns;outcome"
     files, first = {}, 0
-    for name, size, days in (("orders", 1200, 90), ("test", 300, 30), ("new", 50, 5)):
+    for name, size, days in (("orders", 800, 90), ("test", 300, 30), ("new", 50, 5)):
         lines = [header]
         for place in range(size):
             number += 1
             cells, outcome = order(dice, number, first + place * days // size)
-            known = name == "test" or (name == "orders" and dice.chance(0.06))
+            known = name == "test" or (name == "orders" and dice.chance(0.09))
             lines.append(";".join([*cells, outcome if known else ""]))
             if name == "orders" and not known:
                 outcomes.append(f"A{number};{outcome}")

@@ -22,7 +22,7 @@ DESCRIPTIONS: dict[Name, str] = {
 FIRST: dict[Name, tuple[str, str]] = {
     "orders": ("orders.csv", "--label outcome --first-batch 200 --batch-size 200"),
     "pump": ("readings.csv", "--label state --first-batch 144 --batch-size 144"),
-    "spam": ("week-*.csv", "--label kind --text body"),
+    "spam": ("week-*.csv", "--label kind --text body --first-batch 240 --batch-size 240"),
 }
 
 
