@@ -23,7 +23,8 @@ def shown_by_command(monkeypatch):
 
 def test_in_python_messages_name_parameters(monkeypatch, tmp_path):
     monkeypatch.setattr(Shown, "by_command", False)
-    path = write(tmp_path / "rows.csv", as_text(";", ","))
+    path = tmp_path / "rows.csv"
+    path.write_text(as_text(";", ","))
     _, (line,) = cells_of(path)
     assert line.endswith("read with sep=';', decimal=',' (detected from the first lines).")
     with pytest.raises(StreamError, match=r"Dialect\(encoding="):

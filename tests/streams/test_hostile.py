@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from seqmed.streams import Stream, StreamError, inputs
+from seqmed.streams import LabelColumn, Stream, StreamError, inputs
 from tests.support.hostile_files import MAKERS, arrow_file, hostile_file
-from tests.support.stream_files import read
+from tests.support.stream_files import read, write
 
 PARTS = 2
 # Bytes of memory that a process which reads a file may use, including Python and its libraries.
@@ -183,3 +183,23 @@ def test_short_rows_after_a_long_one_are_read_in_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr(inputs, "BLOCK", 32)
     monkeypatch.setattr(inputs, "COLUMN_BYTES", 0)
     assert [batch.table for batch in Stream(path, batch_size=1000)] == expected
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "arrow"])
+@pytest.mark.parametrize("block", [64, 2**20])
+def test_a_batch_of_large_rows_ends_early(tmp_path, monkeypatch, kind, block):
+    """Where it ends depends on the rows alone: not on blocks, nor on where reading begins."""
+    monkeypatch.setattr(inputs, "BLOCK", block)
+    monkeypatch.setattr(inputs, "BATCH_BYTES", 1000)
+    columns = {"a": ["x" * (1 + place % 7) ** 3 for place in range(60)], "y": ["p", "q"] * 30}
+    path = write(tmp_path / f"rows.{kind}", columns)
+    label = LabelColumn("y")
+    batches = list(Stream(path, label=label, batch_size=20))
+    rows = [batch.row.tolist() for batch in batches]
+    texts = [batch.table["a"].to_pylist() for batch in batches]
+    sizes = [sum(map(len, own)) for own in texts]
+    assert sum(map(len, rows)) == 60
+    assert all(len(own) == 20 or size > 500 for own, size in zip(rows[:-1], sizes, strict=False))
+    assert all(size <= 1000 for size in sizes)
+    rest = list(Stream(path, label=label, batch_size=20, position=batches[1].position))
+    assert [batch.row.tolist() for batch in rest] == rows[2:]

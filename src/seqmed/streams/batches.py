@@ -66,21 +66,27 @@ class Part(NamedTuple):
 class Borders:
     """Cuts rows into batches of at most ``batch_size`` rows, as in the parameters of `Stream`.
 
-    The first batch has at least ``first`` rows. The caller counts the rows of the current batch in
-    ``held``.
+    The first batch has at least ``first`` rows. With a ``batch_size``, a batch of several rows has
+    at most `inputs.BATCH_BYTES`: small files may have large rows that share a text. The caller
+    counts the rows of the current batch in ``held``.
     """
 
     def __init__(self, batch_by: str | None, batch_size: int | None, first: int):
         self._batch_by, self._batch_size, self._first = batch_by, batch_size, first
         self._last: str | None = None
-        self.held = 0
+        self.held = self._bytes = 0
 
     def next_batch(self) -> None:
         """Begin another batch."""
-        self.held = self._first = 0
+        self.held = self._first = self._bytes = 0
 
-    def cut(self, table: Any, good: NDArray[np.intp]) -> Iterator[NDArray[np.intp] | None]:
-        """Yield the good rows of a table for the current batch, and None where it is complete."""
+    def cut(
+        self, table: Any, good: NDArray[np.intp], sizes: NDArray[np.int64]
+    ) -> Iterator[NDArray[np.intp] | None]:
+        """Yield the good rows of a table for the current batch, and None where it is complete.
+
+        ``sizes`` are the sizes (n,) of all rows in bytes.
+        """
         for run, key in self._runs(table, good):
             if key != self._last and self.held and self.held >= self._first:
                 yield None
@@ -89,6 +95,13 @@ class Borders:
                 free = run.size
                 if self._batch_size is not None:
                     free = max(self._batch_size, self._first) - self.held
+                    ends = self._bytes + np.cumsum(sizes[run[:free]])
+                    free = int(np.searchsorted(ends, inputs.BATCH_BYTES, side="right"))
+                    if not free and self.held:
+                        yield None
+                        continue
+                    free = max(free, 1)
+                    self._bytes = int(ends[free - 1])
                 rows, run = run[:free], run[free:]
                 yield rows
                 if self._batch_size and self.held >= max(self._batch_size, self._first):

@@ -66,10 +66,10 @@ class Columnar(Table):
                 with refusing(self._name, self._kind):
                     columns = [part.column(name) for name in self.names]
                     sizes = np.ones(part.num_rows) + sum(map(cell_bytes, columns))
-                stop = int(np.searchsorted(np.cumsum(sizes), inputs.BLOCK))
-                part = part.slice(0, max(stop, 1))
+                ends = np.cumsum(sizes).astype(np.int64)
+                part = part.slice(0, max(int(np.searchsorted(ends, inputs.BLOCK)), 1))
                 start += part.num_rows
-                ends = np.zeros(part.num_rows, dtype=np.int64)
+                ends = ends[: part.num_rows]
                 yield Piece(ends, batch=part, fraction=fraction)
 
     def cells(self, piece: Piece, wanted: Wanted) -> Cells:
@@ -90,14 +90,16 @@ class Columnar(Table):
 
 
 def cell_bytes(column: Any) -> Any:
-    """Return the sizes (n,) of cells that share texts, else their mean size."""
+    """Return the sizes (n,) of cells as plain values; one number if all have the same."""
+    if isinstance(column.type, pa.BaseExtensionType):
+        return cell_bytes(column.storage)
     if types.is_dictionary(column.type) and column.type.value_type in BYTES:
         codes = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
         lengths = text_lengths(column.dictionary)
         return lengths[codes] if lengths.size else 0
-    if column.type in VIEWS:
+    if column.type in BYTES:
         return text_lengths(column)
-    return column.nbytes / len(column)
+    return 8 if types.is_null(column.type) else max(column.type.bit_width // 8, 1)
 
 
 def text_lengths(column: Any) -> Any:

@@ -21,8 +21,8 @@ from seqmed.tables.messages import listed
 BLOCK, MOST = 2**20, 2**13
 # Largest number of columns, and largest size of a row and of a cell in bytes.
 COLUMNS, ROW_BYTES, CELL_BYTES = 100_000, 2**24, 2**20
-# Largest memory of the rows by which columns are chosen, in bytes.
-FIRST_BYTES = 2**27
+# Largest size of the rows by which columns are chosen, and of those of a batch, in bytes.
+FIRST_BYTES, BATCH_BYTES = 2**27, 2**27
 # Bytes that a column of a few rows takes besides its cells.
 COLUMN_BYTES = 2**10
 

@@ -67,11 +67,16 @@ class Cells(NamedTuple):
 class Piece:
     """Consecutive rows of a file, including bad ones."""
 
-    ends: Ends  # (n,) the end of every row in raw; bytes after the last one belong to no row
+    ends: Ends  # (n,) sums of the sizes of rows: their ends in raw; bytes after them are of no row
     raw: bytes = b""  # bytes of a text, including blank lines
     line: int | None = None  # number of the first line, from 1; None in binary formats
     batch: Any = None  # record batch of pyarrow; None for a text
     fraction: float = 0.0  # of the file that has been read after it, about
+
+    @property
+    def sizes(self) -> Ends:
+        """Return the size (n,) of every row in bytes."""
+        return np.diff(self.ends, prepend=0)
 
     def part(self, first: int, last: int) -> memoryview:
         """Return the bytes of rows ``first`` to ``last - 1``, with those after the last row."""

@@ -64,7 +64,8 @@ class Stream:
         are unlabeled.
     check : chooses columns and finds bad cells. By default all columns are read, and no cell is
         bad.
-    batch_size : rows in a batch, except the last. Default 500; with ``batch_by``, no limit.
+    batch_size : rows in a batch, except the last and batches of 128 MiB. Default 500; with
+        ``batch_by``, no limit.
     first_batch_size : smallest number of rows in the first batch of a new stream. Not used if the
         columns have been chosen, or if a position is given.
     batch_by : a column. A new batch begins where its value changes.
@@ -172,7 +173,8 @@ class Stream:
         self._begun = True
         events = self._events()
         if self._undecided:
-            events = chain(self._decide(events), events)
+            # the iterator, unlike the list, ends without the rows
+            events = chain(iter(self._decide(events)), events)
         last = -1
         for event in events:
             number, cursor, table, piece, cells = event
@@ -243,7 +245,7 @@ class Stream:
                 both = [name for name in features.column_names if name in names]
                 features = features.select(both)
                 complete = self._stop and bool(faults)  # no batch comes before the error
-                for rows in borders.cut(event.cells.table, good):
+                for rows in borders.cut(event.cells.table, good, event.piece.sizes):
                     if rows is None:
                         complete = True
                         break
@@ -300,7 +302,7 @@ class Stream:
         number, start = event.number, event.cursor.rows + 1
         before = self._progress[1] if self._progress[0] == number else 0.0
         done = 0
-        for rows in self._borders.cut(cells.table, good):
+        for rows in self._borders.cut(cells.table, good, piece.sizes):
             if rows is None:
                 self._progress = (number, before + (piece.fraction - before) * done / size)
                 position = self._files
