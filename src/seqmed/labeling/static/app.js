@@ -247,7 +247,7 @@ function votesOf(found) {
   const rows = (ofRows?.rows || []).map((part) => entry(
     signed(part), part.label === null ? "(label not kept)" : visible(part.label),
     Object.entries(part.row).map(([name, text]) => `${name} ${text}`).join(" · ") || "(its cells are not stored)"));
-  const note = (vote) => `Contributions to the ${vote.unit} of ${label} by the expert ${spoken(vote.expert)}.`;
+  const note = (vote) => `Contributions to the ${vote.unit} of ${label} by the ${spoken(vote.expert)} expert.`;
   return [
     ...list("Experts", `Their weights, and their probabilities of ${label}.`, members),
     ...(ofColumns ? list("Columns", note(ofColumns), columns) : []),
