@@ -420,7 +420,7 @@ def test_empty_texts(tmp_path):
         ("a.jsonl", b'{"\\ud800": 1, "y": 1}\n', "not UTF-8"),
         ("a.parquet", b"a,b\n1,2\n", "cannot be read as Parquet"),
         ("a.feather", b"a,b\n1,2\n", "cannot be read as Arrow"),
-        ("a.txt", b"a,b\n1,2\n", "ends in '.txt'"),
+        ("a.dat", b"a,b\n1,2\n", "ends in '.dat'"),
         ("a.parquet.gz", b"", "ends in '.gz'"),
     ],
 )
