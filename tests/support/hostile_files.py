@@ -120,7 +120,7 @@ def broken_rows(chance):
 
 
 def wide_rows(chance):
-    count = chance.choice((20_000, 90_000))
+    count = chance.choice((20_000, 45_000))
     names = ",".join(f"c{place}" for place in range(count)).encode()
     row = b",".join([chance.choice((b"1", b'"2"', b""))] * count)
     rows = 10_000_000 // len(row)

@@ -20,11 +20,11 @@ from seqmed.tables.messages import listed
 # Bytes read at once, of a text or of the values in a binary format; largest number of rows.
 BLOCK, MOST = 2**20, 2**13
 # Largest number of columns, and largest size of a row and of a cell in bytes.
-COLUMNS, ROW_BYTES, CELL_BYTES = 100_000, 2**24, 2**20
+COLUMNS, ROW_BYTES, CELL_BYTES = 50_000, 2**24, 2**20
 # Largest size of the rows by which columns are chosen, and of those of a batch, in bytes.
 FIRST_BYTES, BATCH_BYTES = 2**27, 2**27
-# Bytes that a column of a few rows takes besides its cells.
-COLUMN_BYTES = 2**10
+# Bytes that a column of a few rows takes besides its cells, and that a bad row or cell takes.
+COLUMN_BYTES, FAULT_BYTES = 2**10, 2**9
 
 PARQUET, ARROW = "parquet", "feather"
 FORMATS = ("csv", "tsv", "jsonl", PARQUET, ARROW)

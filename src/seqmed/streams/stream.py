@@ -236,6 +236,7 @@ class Stream:
                 size += len(event.piece.raw)
             if event.piece is not None and event.cells is not None:
                 size += table_bytes(event.cells.table)
+                size += inputs.FAULT_BYTES * len(event.cells.faults)
                 features = self._features(event.piece, event.cells)
                 faults = self._faults(event.piece, event.cells, ())
                 good = np.delete(np.arange(event.piece.ends.size), list(faults))
@@ -254,9 +255,10 @@ class Stream:
             if complete or size > inputs.FIRST_BYTES:
                 break
         if size > inputs.FIRST_BYTES and not (tables or complete):
+            n_rows = sum(event.piece.ends.size for event in read if event.piece is not None)
             raise StreamError(
-                f"{self.names[read[-1].number]} has no row that can be read in {size} bytes: check "
-                "the file and its format."
+                f"{self.names[read[-1].number]} has no row that can be read among the first "
+                f"{n_rows}: check the file and its format."
             )
         if tables and self._check is not None:
             self._check.decide(stacked(tables).select(list(names)))
