@@ -367,6 +367,7 @@ def test_77_classes_by_keyboard_at_360_pixels(many_site, browser):
     page.keys(Keys.ENTER)
     page.until(lambda: page.script("return document.getElementById('new').open"))
     page.keys(Keys.ESCAPE)
+    page.until(lambda: page.has_focus("card"))
     assert page.row == row
     page.find("lost phone")
     page.keys(Keys.ENTER, Keys.ENTER)
