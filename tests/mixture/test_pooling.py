@@ -5,12 +5,27 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from seqmed.mixture.pooling import GRAPH, Recorded, choose_pool, late_counts, no_pool, pooled
+from seqmed.mixture.pooling import (
+    GRAPH,
+    Recorded,
+    choose_pool,
+    independent_share,
+    late_counts,
+    log_probabilities,
+    no_pool,
+    pooled,
+)
 from tests.reference import naive_pool
 
 
-def recorded(noise, n=60, n_classes=3, seed=0, weights=None):
-    """A record of members whose log-odds are the truth plus noise of some size."""
+def recorded(noise, n=60, n_classes=3, seed=0, weights=None, repeats=1):
+    """A record of members whose log-odds are the truth plus noise of some size.
+
+    Of ``repeats`` rows, one after the other, all are equal.
+    """
+    if repeats > 1:
+        once = recorded(noise, n // repeats, n_classes, seed)
+        return Recorded(*(np.repeat(each, repeats, axis=0) for each in once))
     rng = np.random.default_rng(seed)
     codes = rng.integers(n_classes, size=n)
     logs = np.stack(
@@ -32,6 +47,7 @@ CASES = {
     "weights": ((0.5, 1.0, 0.4), {"weights": np.random.default_rng(1).choice([0.1, 2.0], 60)}),
     "small weights": ((0.5, 1.0, 0.4, 0.4), {"weights": np.full(60, 0.05)}),
     "certain": ((0.01, 0.02, 0.05), {}),
+    "rows in groups": ((0.5, 1.0, 0.4), {"repeats": 6}),
 }
 
 
@@ -74,6 +90,26 @@ def test_an_empty_record_favours_the_graph_and_a_long_one_the_better_member():
     ]
     assert first.weights[GRAPH] > graphs[0] > graphs[1] > graphs[2]
     assert graphs[2] < 0.1
+
+
+def share_of(record):
+    return independent_share(log_probabilities(record), record.codes)
+
+
+def test_rows_that_repeat_count_as_fewer():
+    noise = (0.5, 1.0, 0.4)
+    shares = [share_of(recorded(noise, n=300, seed=seed)) for seed in range(20)]
+    assert np.mean(shares) > 0.8  # 1 but for the noise of the estimate
+    assert max(shares) <= 1.0
+    shares = [share_of(recorded(noise, n=300, repeats=6, seed=seed)) for seed in range(20)]
+    assert 1 / 6 - 0.05 < np.mean(shares) < 1 / 6 + 0.15
+    once, repeated = recorded(noise, n=50), recorded(noise, n=300, repeats=6)
+    every, late = np.ones(3, dtype=bool), np.zeros(3)
+    weights = [choose_pool(each, 3, late, every).weights for each in (once, repeated)]
+    np.testing.assert_allclose(weights[1], weights[0], atol=0.05)
+    assert share_of(recorded(noise, n=9)) == 1.0
+    equal = recorded((0.5,), n=40)
+    assert share_of(equal) == 1.0  # members do not differ
 
 
 def test_a_member_without_a_fit_has_no_weight():

@@ -50,8 +50,36 @@ def mixture_weights(likelihoods, weights, counts, steps=5000):
     return shares
 
 
+def independent_share(members, codes):
+    """Variance of a mean of independent rows, divided by that of the record, a time series."""
+    logs = np.array(
+        [
+            [log(max(row[code], 1e-6)) for row, code in zip(each, codes, strict=True)]
+            for each in members
+        ]
+    )
+    n = len(codes)
+    if n < 10:
+        return 1.0
+    series = [[value - np.mean(logs[:, row]) for row, value in enumerate(each)] for each in logs]
+    series = [np.subtract(each, np.mean(each)) for each in series]
+    most = int(n**0.5)
+    own = sum(each @ each for each in series)
+    total = own
+    for lag in range(1, most + 1):
+        for each in series:
+            total += (
+                2
+                * (1 - lag / (most + 1))
+                * sum(each[row] * each[row - lag] for row in range(lag, n))
+            )
+    return min(1.0, own / total) if total > 0 else 1.0
+
+
 def pool(members, names, codes, weights, n_known):
     """Weights, temperatures, and the last temperature, for members (M, r, K)."""
+    share = independent_share(members, codes)
+    weights = [share * weight for weight in weights]
     temperatures = [best_temperature(each, codes, weights) for each in members]
     sharp = [sharpened(each, t) for each, t in zip(members, temperatures, strict=True)]
     likelihoods = [[row[code] for row, code in zip(each, codes, strict=True)] for each in sharp]

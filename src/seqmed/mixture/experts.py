@@ -49,8 +49,9 @@ HALF_LIVES = {"recent_logistic": 50.0}
 SMALLEST_DECAY = 0.01
 # The smallest probability of a class: forests return zeros.
 FLOOR = 1e-6
-# Boosting needs many labels, and takes long with many classes.
-BOOSTING_LABELS, BOOSTING_CLASSES = 1000, 3
+# Boosting needs many labels. Its time grows with the classes: with more, a stream of 10,000 labels
+# would take more than twice the time.
+BOOSTING_LABELS, BOOSTING_CLASSES = 1000, 6
 # Number of trees of the default forests.
 N_TREES = 100
 # Rows of a new fit on which its probabilities are tried.

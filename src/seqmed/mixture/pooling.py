@@ -12,6 +12,9 @@ labeled rows before they were learned. Three steps make the pool from it:
    predicts best with few labels. Later the random forest and the logistic regression have more,
    which are the safest on tables; on sparse rows, such as words, the core has more.
 3. The weighted mean of the probabilities has one more temperature.
+
+Neighbouring rows of a stream are often alike: a classifier that fits the present hour predicts them
+all well. So the rows of the record count as fewer independent ones, see `independent_share`.
 """
 
 from __future__ import annotations
@@ -35,6 +38,10 @@ LATE_COUNTS = {"logistic": 1.0, "random_forest": 2.5}
 LATE_COUNTS_OF_SPARSE = {"core": 5.0}
 # A member with a smaller weight is not evaluated in predictions.
 SMALLEST_WEIGHT = 0.02
+# With fewer rows in the record, they count as independent.
+FEWEST_ROWS = 10
+# Smallest likelihood of a label, for the differences between the members.
+SMALLEST_LIKELIHOOD = 1e-6
 # Expectation maximisation ends if no weight moves by more, or after this many steps.
 PRECISION, STEPS = 1e-5, 1000
 
@@ -102,6 +109,7 @@ def choose_pool(record: Recorded, n_known: int, late: Array, fitted: Mask) -> Po
     fitted : (M,) mask of the members that can predict; the others have the weight 0.
     """
     logs = log_probabilities(record)
+    record = record._replace(weights=independent_share(logs, record.codes) * record.weights)
     temperatures = np.array(
         [best_temperature(logs[:, member], record) for member in range(fitted.size)]
     )
@@ -117,6 +125,36 @@ def choose_pool(record: Recorded, n_known: int, late: Array, fitted: Mask) -> Po
     pool = Pooling(weights, temperatures, 1.0)
     mean = np.einsum("m,rmk->rk", weights, np.exp(logs))
     return pool._replace(temperature=best_temperature(safe_logs(mean), record))
+
+
+def independent_share(logs: Array, codes: Indices) -> float:
+    """Return the number of independent rows that the record is worth, divided by its rows.
+
+    The log-likelihoods of a row, less their mean over the members, are a time series. Its mean has
+    the variance ``(g_0 + 2 sum_k g_k) / n`` with autocovariances g_k, and ``g_0 / n`` if rows are
+    independent. The share is the ratio of the latter to the former, at most 1. The sum has Bartlett's
+    weights and ends at lag ``sqrt(n)``.
+
+    Parameters
+    ----------
+    logs : (r, M, K) log-probabilities of every member, oldest row first.
+    codes : (r,) the true classes.
+    """
+    n = codes.size
+    if n < FEWEST_ROWS:
+        return 1.0
+    found = np.exp(logs[np.arange(n), :, codes])
+    differences = np.log(np.maximum(found, SMALLEST_LIKELIHOOD))
+    differences -= differences.mean(axis=1, keepdims=True)
+    differences -= differences.mean(axis=0)
+    variance = float(np.square(differences).sum())
+    if variance == 0.0:
+        return 1.0
+    total, most = variance, int(np.sqrt(n))
+    for lag in range(1, most + 1):
+        covariance = float((differences[lag:] * differences[:-lag]).sum())
+        total += 2.0 * (1.0 - lag / (most + 1)) * covariance
+    return variance / max(variance, total)
 
 
 def mixture_weights(likelihoods: Array, row_weights: Array, counts: Array) -> Array:
