@@ -132,8 +132,8 @@ def independent_share(logs: Array, codes: Indices) -> float:
 
     The log-likelihoods of a row, less their mean over the members, are a time series. Its mean has
     the variance ``(g_0 + 2 sum_k g_k) / n`` with autocovariances g_k, and ``g_0 / n`` if rows are
-    independent. The share is the ratio of the latter to the former, at most 1. The sum has Bartlett's
-    weights and ends at lag ``sqrt(n)``.
+    independent. The share is the ratio of the latter to the former, at most 1. The sum has
+    Bartlett's weights and ends at lag ``sqrt(n)``.
 
     Parameters
     ----------
