@@ -408,6 +408,26 @@ def test_77_classes_by_keyboard_at_360_pixels(many_site, browser):
     assert not page.errors
 
 
+def test_a_dialog_that_closes_gives_the_focus_to_the_card_at_once(many_site, browser):
+    """Keys that are typed before the close event must not go to the filter, nor must it move them."""
+    page = Page(browser, many_site.address)
+    close = "document.getElementById(arguments[0]).close(); return document.activeElement.id"
+    assert page.find("lost phone") == []
+    page.keys(Keys.ENTER)
+    page.until(lambda: page.script("return document.getElementById('new').open"))
+    assert page.script(close, "new") == "card"
+    page.click("#help-button")
+    assert page.script(close, "help") == "card"
+    closed = "new Promise((done) => help.addEventListener('close', () => setTimeout(done)))"
+    page.keys("?")
+    focused = page.driver.execute_async_script(
+        "const done = arguments[0], help = document.getElementById('help');"
+        f"{closed}.then(() => done(document.activeElement.id));"
+        "help.close(); document.getElementById('filter').focus();"
+    )
+    assert focused == "filter"  # where a quick user has put it meanwhile
+
+
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_77_classes_have_no_serious_defect(many_site, browser, axe, width, scheme):
