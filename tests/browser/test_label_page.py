@@ -527,7 +527,7 @@ def expert_site(tmp_path):
         yield site
 
 
-def test_why_this_class(expert_site, browser, axe, screenshots):
+def test_why_this_class(expert_site, browser, axe):
     page = Page(browser, expert_site.address, "Grace")
     page.until(lambda: page.shown("explanation"))
     assert expert_site.asked == []  # folded, it asks for nothing
@@ -555,8 +555,6 @@ def test_why_this_class(expert_site, browser, axe, screenshots):
         assert all(next(iter(part["row"].values()))[:40] in text for part in labeled)
         assert page.script("return document.documentElement.scrollWidth <= innerWidth")
         assert serious(page, axe) == []
-        page.script("document.getElementById('explanation').scrollIntoView()")
-        assert browser.save_screenshot(str(screenshots / f"labeling-why-{width or 1280}.png"))
         page.label(page.classes[0])  # digits label also from here; the next card is folded
         page.until(lambda: not page.script("return document.getElementById('explanation').open"))
     assert expert_site.asked == rows
@@ -589,6 +587,18 @@ def test_screenshots_of_many_classes(many_site, browser, screenshots):
     page = Page(browser, many_site.address, "Ada")
     page.find("pending")
     assert browser.save_screenshot(str(screenshots / "labeling-many.png"))
+    assert not page.errors
+
+
+def test_screenshots_of_an_explanation(expert_site, browser, screenshots):
+    browser.set_window_size(1280, 1750)
+    emulate(browser)
+    page = Page(browser, expert_site.address, "Ada")
+    page.tab_to("e.tagName === 'SUMMARY'")
+    page.keys(Keys.ENTER)
+    page.until(lambda: page.text("explained").startswith("The model now predicts"))
+    page.script("scrollTo({ top: 0 })")
+    assert browser.save_screenshot(str(screenshots / "labeling-why.png"))
     assert not page.errors
 
 
