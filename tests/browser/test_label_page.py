@@ -409,7 +409,7 @@ def test_77_classes_by_keyboard_at_360_pixels(many_site, browser):
 
 
 def test_a_dialog_that_closes_gives_the_focus_to_the_card_at_once(many_site, browser):
-    """Keys that are typed before the close event must not go to the filter, nor must it move them."""
+    """Keys that are typed before its close event do not go to the filter."""
     page = Page(browser, many_site.address)
     close = "document.getElementById(arguments[0]).close(); return document.activeElement.id"
     assert page.find("lost phone") == []
