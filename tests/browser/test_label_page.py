@@ -409,6 +409,26 @@ def test_77_classes_by_keyboard_at_360_pixels(many_site, browser):
     assert not page.errors
 
 
+def test_a_dialog_that_closes_gives_the_focus_to_the_card_at_once(many_site, browser):
+    """Keys that are typed before its close event do not go to the filter."""
+    page = Page(browser, many_site.address)
+    close = "document.getElementById(arguments[0]).close(); return document.activeElement.id"
+    assert page.find("lost phone") == []
+    page.keys(Keys.ENTER)
+    page.until(lambda: page.script("return document.getElementById('new').open"))
+    assert page.script(close, "new") == "card"
+    page.click("#help-button")
+    assert page.script(close, "help") == "card"
+    closed = "new Promise((done) => help.addEventListener('close', () => setTimeout(done)))"
+    page.keys("?")
+    focused = page.driver.execute_async_script(
+        "const done = arguments[0], help = document.getElementById('help');"
+        f"{closed}.then(() => done(document.activeElement.id));"
+        "help.close(); document.getElementById('filter').focus();"
+    )
+    assert focused == "filter"  # where a quick user has put it meanwhile
+
+
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_77_classes_have_no_serious_defect(many_site, browser, axe, width, scheme):
@@ -508,7 +528,7 @@ def expert_site(tmp_path):
         yield site
 
 
-def test_why_this_class(expert_site, browser, axe, screenshots):
+def test_why_this_class(expert_site, browser, axe):
     page = Page(browser, expert_site.address, "Grace")
     page.until(lambda: page.shown("explanation"))
     assert expert_site.asked == []  # folded, it asks for nothing
@@ -536,8 +556,6 @@ def test_why_this_class(expert_site, browser, axe, screenshots):
         assert all(next(iter(part["row"].values()))[:40] in text for part in labeled)
         assert page.script("return document.documentElement.scrollWidth <= innerWidth")
         assert serious(page, axe) == []
-        page.script("document.getElementById('explanation').scrollIntoView()")
-        assert browser.save_screenshot(str(screenshots / f"labeling-why-{width or 1280}.png"))
         page.label(page.classes[0])  # digits label also from here; the next card is folded
         page.until(lambda: not page.script("return document.getElementById('explanation').open"))
     assert expert_site.asked == rows
@@ -570,6 +588,18 @@ def test_screenshots_of_many_classes(many_site, browser, screenshots):
     page = Page(browser, many_site.address, "Ada")
     page.find("pending")
     assert browser.save_screenshot(str(screenshots / "labeling-many.png"))
+    assert not page.errors
+
+
+def test_screenshots_of_an_explanation(expert_site, browser, screenshots):
+    browser.set_window_size(1280, 1750)
+    emulate(browser)
+    page = Page(browser, expert_site.address, "Ada")
+    page.tab_to("e.tagName === 'SUMMARY'")
+    page.keys(Keys.ENTER)
+    page.until(lambda: page.text("explained").startswith("The model now predicts"))
+    page.script("scrollTo({ top: 0 })")
+    assert browser.save_screenshot(str(screenshots / "labeling-why.png"))
     assert not page.errors
 
 

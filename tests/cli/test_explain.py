@@ -64,6 +64,17 @@ def test_labeled_rows_are_those_of_the_learned_files(folder):
     assert said
 
 
+def test_learned_files_are_asked_for_if_no_cell_of_a_labeled_row_is_stored(folder):
+    texts = [f"word{n % 7} and word{n % 5} of two" for n in range(60)]
+    pd.DataFrame({"body": texts, "kind": ["x", "y"] * 30}).to_csv(folder / "texts.csv")
+    assert seqmed(folder, "learn", "m", "texts.csv", "--label", "kind", "--text", "body").code == 0
+    hint = "To show the cells of labeled rows, name the learned files with --learned."
+    explain = ("explain", "m", "texts.csv", "--row", "3")
+    assert hint in seqmed(folder, *explain).err.splitlines()
+    for more in (("--learned", "texts.csv"), ("--json",), ("--quiet",)):
+        assert hint not in seqmed(folder, *explain, *more).err
+
+
 def test_ids_are_shown(tmp_path):
     make_rows(tmp_path / "rows.csv", 60)
     learn = [each for each in LEARN if each not in ("--drop", "id", "--first-batch", "1")]

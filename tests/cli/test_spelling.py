@@ -63,6 +63,17 @@ def test_other_spellings_in_later_files_are_the_same_classes(tmp_path):
     assert {line["label"] for line in lines} == {True, False}
 
 
+def test_labels_and_columns_of_a_model_saved_in_python_are_spelled_the_same(tmp_path):
+    """It does not keep the spelling of the file; then classes are false and true."""
+    frame_of().to_csv(tmp_path / "rows.csv", index=False)
+    learn(tmp_path)
+    library.save(library.load(tmp_path / "model"), tmp_path / "model")
+    assert seqmed(tmp_path, "predict", "model", "rows.csv", "-o", "out.csv").code == 0
+    out = pd.read_csv(tmp_path / "out.csv", dtype=str)
+    assert set(out["label"]) == {"false", "true"}
+    assert {"probability_false", "probability_true"} < {*out}
+
+
 def test_row_numbers_that_pandas_writes_are_not_used(tmp_path):
     frame = frame_of(20)
     frame.to_csv(tmp_path / "rows.csv")
@@ -138,7 +149,7 @@ def test_messages_use_the_words_of_where_they_are_shown(tmp_path):
     frame = frame_of().assign(one=1)
     frame.to_csv(tmp_path / "rows.csv", index=False)
     shown = learn(tmp_path).err
-    assert "--numeric one; to hide this warning, drop it, for example --drop one." in shown
+    assert "--categorical one; to hide this warning, drop it, for example --drop one." in shown
     assert "kinds=" not in shown
     with pytest.warns(UserWarning, match=r"kinds=\{'one': 'drop'\}") as told:
         library.make_stream_pipeline(library.SeqMED()).partial_fit(frame[["x", "one"]], frame["y"])

@@ -17,6 +17,8 @@ from seqmed.labeling.ledger import (
     agreements,
     cohen_kappa,
     labels_for_point,
+    labels_without_rise,
+    learning_curve,
     outcomes,
     present_accuracy,
 )
@@ -78,7 +80,7 @@ def test_the_present_accuracy_is_that_of_the_labels_since_two_thirds():
 
 def test_labels_for_one_more_point_of_a_model_that_improves():
     """The interval has the true number as often as it says, where the curve is as assumed."""
-    odds_now, power, n_labels = 4.0, 0.7, 800
+    odds_now, power, n_labels = 4.0, 1.0, 1000
 
     def curve(labels):
         odds = odds_now * (labels / n_labels) ** power
@@ -93,8 +95,43 @@ def test_labels_for_one_more_point_of_a_model_that_improves():
             assert found.low < found.value < found.high
             told += 1
             covered += found.low <= true <= found.high
-    assert told > 200
+    assert told > 240
     assert covered / told >= 0.93
+
+
+PLATEAUS = {
+    "odds rise to 100": lambda n: expit(np.log(0.85 / 0.15) + np.log(np.minimum(n, 100) / 100)),
+    "odds rise to 300": lambda n: expit(np.log(0.85 / 0.15) + np.log(np.minimum(n, 300) / 300)),
+    "power of the error": lambda n: improving(np.minimum(n, 300)),
+    "exponential": lambda n: 0.85 - 0.65 * np.exp(-n / 50),
+}
+
+
+@pytest.mark.parametrize("curve", PLATEAUS.values(), ids=PLATEAUS)
+@pytest.mark.parametrize("n_labels", [1000, 2000])
+def test_labels_for_one_more_point_are_not_told_if_the_accuracy_has_been_constant(curve, n_labels):
+    """It rose early: a slope of all checks says that it still rises, which is false."""
+    generator = np.random.default_rng(0)
+    drawn = [checks_of(curve, n_labels, generator) for _ in range(200)]
+    slopes = [learning_curve(checks, n_labels).coefficients[1] for checks in drawn]
+    assert np.mean(np.array(slopes) > 0) > 0.95
+    silent = [checks for checks in drawn if labels_for_point(checks, n_labels) is None]
+    assert len(silent) >= 0.8 * len(drawn)
+    assert stopping_hint([(n_labels, 0.0, 0.02)], silent[0], n_labels) == (
+        f"The last 100 labels changed 2.0 % of predictions. The random checks of the last "
+        f"{n_labels * 3 // 4 - 2:,} labels show no clear further rise of the accuracy."
+    )
+
+
+def test_too_few_recent_checks_do_not_show_that_there_is_no_rise():
+    checks = [Outcome(True, n) for n in range(2, 300, 5)]
+    assert labels_without_rise(checks, 300) is None
+    assert labels_without_rise([], 0) is None
+    checks = [Outcome(True, n) for n in range(2, 400, 5)]
+    assert labels_without_rise(checks, 400) == 400 - 102
+    # labels of before: the checks began after them
+    earlier = [Outcome(True, n + 5000) for n in range(2, 400, 5)]
+    assert labels_without_rise(earlier, 5400) == 398
 
 
 def test_labels_for_one_more_point_are_not_told_if_the_curve_is_too_rough():
@@ -111,26 +148,40 @@ def test_labels_for_one_more_point_are_not_told_if_the_curve_is_too_rough():
         assert labels_for_point([Outcome(one, n) for n in range(2, 800, 5)], 800) is None
 
 
-def test_the_learning_curve_is_the_mode_of_its_posterior_and_has_its_standard_error():
-    def curve(labels):
-        return expit(1.4 + np.log(labels / 2000))
+@pytest.mark.parametrize("top", [2000, 500])
+def test_the_learning_curve_is_the_mode_of_its_posterior_and_has_its_covariance(top):
+    def accuracy(labels):
+        return expit(1.4 + np.log(np.minimum(labels, top) / top))
 
-    checks = checks_of(curve, 2000, np.random.default_rng(0))
+    checks = checks_of(accuracy, 2000, np.random.default_rng(0))
     correct, labels = np.array(checks, dtype=float).T
 
     def negative_log_posterior(curve):
-        margins = (2 * correct - 1) * (curve[0] + curve[1] * np.log(labels / 2000))
-        return np.logaddexp(0, -margins).sum() + np.sum((curve / PRIOR) ** 2) / 2
+        log_odds = curve[0] + curve[1] * np.log(np.minimum(labels, top) / top)
+        likelihood = np.where(correct, expit(log_odds), expit(-log_odds))
+        return -np.log(likelihood).sum() + np.sum((curve / PRIOR) ** 2) / 2
 
-    intercept, power = minimize(negative_log_posterior, np.zeros(2), tol=1e-10).x
-    found = labels_for_point(checks, 2000)
-    slope = expit(intercept) * expit(-intercept) * power
-    assert found.value == pytest.approx(2000 * np.expm1(0.01 / slope), rel=1e-4)
-    drawn = [
-        labels_for_point(checks_of(curve, 2000, np.random.default_rng(seed)), 2000)
-        for seed in range(400)
-    ]
-    slopes, high, low = (0.01 / np.log1p(np.array(drawn) / 2000)).T
+    mode = minimize(negative_log_posterior, np.zeros(2), tol=1e-10)
+    found = learning_curve(checks, top)
+    np.testing.assert_allclose(found.coefficients, mode.x, rtol=1e-4)
+    assert found.log_density == pytest.approx(-mode.fun)
+    generator = np.random.default_rng(0)
+    drawn = [learning_curve(checks_of(accuracy, 2000, generator), top) for _ in range(400)]
+    covariance = np.mean([np.linalg.inv(each.information) for each in drawn], axis=0)
+    spread = np.cov(np.array([each.coefficients for each in drawn]).T)
+    np.testing.assert_allclose(covariance, spread, rtol=0.15)
+
+
+def test_labels_for_one_more_point_are_those_of_the_slope():
+    def accuracy(labels):
+        return expit(1.4 + np.log(labels / 2000))
+
+    drawn = [checks_of(accuracy, 2000, np.random.default_rng(seed)) for seed in range(400)]
+    found = np.array([each for each in (labels_for_point(one, 2000) for one in drawn) if each])
+    slopes, high, low = (0.01 / np.log1p(found / 2000)).T
+    chance = expit(learning_curve(drawn[0], 2000).coefficients[0])
+    power = learning_curve(drawn[0], 2000).coefficients[1]
+    assert slopes[0] == pytest.approx(chance * (1 - chance) * power)
     errors = (high - low) / 2 / norm.ppf(0.975)
     assert np.sqrt(np.mean(errors**2)) == pytest.approx(np.std(slopes), rel=0.1)
 
@@ -211,7 +262,7 @@ def test_the_stopping_hint(changes, expected):
 
 
 def test_the_stopping_hint_says_how_many_labels_one_more_point_takes():
-    checks = checks_of(improving, 2000, np.random.default_rng(3))
+    checks = checks_of(lambda n: expit(np.log(n / 500)), 2000, np.random.default_rng(3))
     needed, low, high = (f"{round(each):,}" for each in labels_for_point(checks, 2000))
     assert stopping_hint([(2000, 0.0, 0.02)], checks, 2000) == (
         "The last 100 labels changed 2.0 % of predictions. About "

@@ -338,6 +338,12 @@ def test_a_misspelled_label_column_is_not_taken_for_a_missing_one(tmp_path):
     assert joined(batches)[1] == ["p", None]
 
 
+def test_a_single_column_that_has_the_name_of_the_labels_in_it_was_not_separated(tmp_path):
+    path = write_csv(tmp_path / "a.csv", "x class size\n1 p 3\n2 q 4\n")
+    with pytest.raises(StreamError, match=r"the single column 'x class size': choose .* with sep"):
+        read(path, label="class")
+
+
 def test_a_required_label_column_must_be_in_the_first_file(tmp_path):
     bare = write_csv(tmp_path / "a.csv", "x\n1\n")
     labeled = write_csv(tmp_path / "b.csv", "x,class\n1,p\n")

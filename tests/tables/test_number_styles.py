@@ -95,6 +95,26 @@ def test_columns_of_several_units_are_no_numbers_unless_they_are_chosen():
         TableEncoder({"x": "numeric"}).fit({"x": cells})
 
 
+@pytest.mark.parametrize("cells", [["1,5", "2,5"] * 20, ["1.200,5 €", "7 €", "n/a"] * 20])
+def test_decimal_commas_in_python_are_asked_about(cells):
+    """Otherwise they would be categories, and nobody would know."""
+    with pytest.warns(TableWarning, match=r"'x' has cells such as '1.*,5.*set decimal=','"):
+        encoder = TableEncoder().fit({"x": cells})
+    assert encoder.encoding_.columns[0].kind == "categorical"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encoder = TableEncoder(decimal=",", thousands=".").fit({"x": cells})
+        TableEncoder({"x": "categorical"}).fit({"x": cells})
+    assert encoder.encoding_.columns[0].kind == "numeric"
+
+
+@pytest.mark.parametrize("cells", [["a, b", "1,5", "c", "d"] * 20, ["Smith, J", "Doe, K"] * 20])
+def test_other_commas_are_no_decimal_commas(cells):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TableEncoder().fit({"x": cells})
+
+
 @pytest.mark.parametrize(
     "cells",
     [

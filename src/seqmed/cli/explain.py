@@ -10,7 +10,7 @@ import typer
 
 from seqmed.cli import options, terminal
 from seqmed.cli.options import Reading
-from seqmed.cli.terminal import CommandError, tell_skipped
+from seqmed.cli.terminal import CommandError, tell, tell_skipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -78,7 +78,7 @@ def explain_command(
         for batch in stream:
             yield with_origin(batch, stream.names)
 
-    stream, left = rows_of(data), set(row or ())
+    stream, left, unknown = rows_of(data), set(row or ()), False
     for batch in stream:
         chosen = batch.row >= 1 if row is None else [each in row for each in batch.row.tolist()]
         places = [place for place, use in enumerate(chosen) if use]
@@ -93,7 +93,11 @@ def explain_command(
             show_explanation(
                 dict(zip(("file", "row", *ids), origins[place], strict=True)), each, as_json
             )
+            shown = (part.row for vote in each.votes for part in vote.rows)
+            unknown |= any(row is not None and not any(row.values()) for row in shown)
     tell_skipped(stream.skipped)
+    if unknown and not learned and not as_json:
+        tell("To show the cells of labeled rows, name the learned files with --learned.")
     if left:
         raise CommandError(
             f"there is no good row {min(left)} in DATA, expected the number of a row, from 1 "

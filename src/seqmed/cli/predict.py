@@ -37,7 +37,7 @@ def predict_command(
     classifier, names = checkpoint.classifier_of(pipeline), output.kept_columns
     label = progress.label or LabelColumn("label")
     rule = decision.rule(classifier.classes_)
-    texts = to in ("csv", "tsv") and label.spelling is not None
+    texts = to in ("csv", "tsv") and classifier.classes_.dtype.kind == "b"
     columns = predicted_columns(classifier, label, texts=texts)
     ids = outputs.free_names(checkpoint.encoder_of(pipeline).id_columns, names, columns)
     stream = checkpoint.open_stream(

@@ -17,6 +17,7 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit, ndtri
 
 from seqmed.labeling.log import (
@@ -39,9 +40,10 @@ from seqmed.selection.measures import CONFIDENCE, wilson_interval
 # its labels, because older models were worse. If the error is a power of the number of labels with
 # an exponent of up to 1/2, it fell by less than a fifth since then. At most LATEST rows count.
 PRESENT_SHARE, LATEST = 2 / 3, 50
-# Least number of standard errors of the slope of the accuracy by which it is above 0, so that the
-# labels for one more point are told.
-CLEAR_SLOPE = 3.0
+# The labels for one more point are told if the slope of the accuracy is at least so many standard
+# errors above 0, and if the outcomes are at least so many times as likely as with an accuracy that
+# has been constant since this share of the labels.
+CLEAR_SLOPE, CLEAR_RISE, FLAT_SINCE = 3.0, 2.0, 1 / 4
 # Standard deviations of the normal prior of the two coefficients of the learning curve. They are
 # large, and only keep the coefficients finite if all early predictions are wrong and all late ones
 # correct.
@@ -243,32 +245,58 @@ class LabelsForPoint(NamedTuple):
 
 
 def labels_for_point(found: Sequence[Outcome], n_labels: int) -> LabelsForPoint | None:
-    """Return how many labels raise the accuracy by one point; None if the estimate is too rough.
+    """Return how many labels raise the accuracy by one point; None if no rise is clear.
 
-    The learning curve is a logistic regression of the outcomes on the logarithm of the number of
-    labels: the odds of a correct prediction are a power of this number. Its slope, with its
-    standard error, is that at ``n_labels``. Curves that flatten take more labels than this.
+    The odds of a correct prediction are assumed to be a power of the number of labels, up to the
+    present one. The rise is clear if its slope is, and if the outcomes are likelier than with odds
+    that are constant since ``FLAT_SINCE`` of the labels. Curves that flatten from now on take more
+    labels than this.
     """
     if not found or n_labels < 1:
         return None
-    correct, labels = np.array(found, dtype=float).T
-    design = np.column_stack([np.ones(labels.size), np.log(np.maximum(labels, 1.0) / n_labels)])
-    prior, curve = np.diag(1.0 / np.square(PRIOR)), np.zeros(2)
-    for _ in range(20):  # Newton's method, from curves without a slope
-        chance = expit(design @ curve)
-        information = design.T @ (design * (chance * (1.0 - chance))[:, None]) + prior
-        curve += np.linalg.solve(information, design.T @ (correct - chance) - prior @ curve)
-    now = float(expit(curve[0]))
+    rising = learning_curve(found, n_labels)
+    flat = learning_curve(found, FLAT_SINCE * n_labels)
+    now = float(expit(rising.coefficients[0]))
     # accuracy gained if the labels are multiplied by e, and its derivative by the coefficients
-    slope, spread = now * (1.0 - now) * curve[1], now * (1.0 - now)
+    slope, spread = now * (1.0 - now) * rising.coefficients[1], now * (1.0 - now)
     gradient = np.array([(1.0 - 2.0 * now) * slope, spread])
-    error = float(np.sqrt(gradient @ np.linalg.solve(information, gradient)))
-    if slope < CLEAR_SLOPE * error:
+    error = float(np.sqrt(gradient @ np.linalg.solve(rising.information, gradient)))
+    if slope < CLEAR_SLOPE * error or rising.log_density < flat.log_density + np.log(CLEAR_RISE):
         return None
     half = float(ndtri(0.5 + CONFIDENCE / 2)) * error
     with np.errstate(over="ignore"):
         needed = n_labels * np.expm1(0.01 / np.array([slope, slope + half, slope - half]))
     return LabelsForPoint(*needed.tolist()) if np.isfinite(needed).all() else None
+
+
+class LearningCurve(NamedTuple):
+    """The log odds of a correct prediction: a constant, and a slope times log(labels / top)."""
+
+    coefficients: NDArray[np.float64]
+    information: NDArray[np.float64]  # inverse of their covariance
+    log_density: float  # of outcomes and coefficients, without the constant of the prior
+
+
+def learning_curve(found: Sequence[Outcome], top: float) -> LearningCurve:
+    """Fit a logistic regression on the logarithm of the number of labels, constant from top on."""
+    correct, labels = np.array(found, dtype=float).T
+    design = np.column_stack([np.ones(labels.size), np.log(np.clip(labels, 1.0, top) / top)])
+    prior, curve = np.diag(1.0 / np.square(PRIOR)), np.zeros(2)
+    for _ in range(20):  # Newton's method, from curves without a slope
+        chance = expit(design @ curve)
+        information = design.T @ (design * (chance * (1.0 - chance))[:, None]) + prior
+        curve += np.linalg.solve(information, design.T @ (correct - chance) - prior @ curve)
+    misses = np.logaddexp(0.0, (1.0 - 2.0 * correct) * (design @ curve))
+    return LearningCurve(curve, information, float(-misses.sum() - curve @ prior @ curve / 2))
+
+
+def labels_without_rise(found: Sequence[Outcome], n_labels: int) -> int | None:
+    """Return since how many labels no rise is clear, if `labels_for_point` knows of none.
+
+    None if there are too few outcomes since ``FLAT_SINCE`` of the labels.
+    """
+    recent = [each.n_labels for each in found if each.n_labels >= FLAT_SINCE * n_labels]
+    return n_labels - min(recent) if len(recent) >= LATEST else None
 
 
 def cohen_kappa(pairs: Sequence[tuple[str, str]]) -> float | None:

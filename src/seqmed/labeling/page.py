@@ -14,6 +14,7 @@ from seqmed.labeling.ledger import (
     Outcome,
     agreements,
     labels_for_point,
+    labels_without_rise,
     outcomes,
     present_accuracy,
 )
@@ -225,9 +226,15 @@ def stopping_hint(
         return f"{text}: the accuracy changes no more than that. This is a good point to stop."
     needed = labels_for_point(checks, n_labels)
     if needed is None:
+        flat = labels_without_rise(checks, n_labels)
+        if flat is None:
+            return (
+                f"{text}. The random checks are too few to tell how many more labels one more "
+                "point of accuracy takes."
+            )
         return (
-            f"{text}. The random checks are too few to tell how many more labels one more point of "
-            "accuracy takes."
+            f"{text}. The random checks of the last {flat:,} labels show no clear further rise of "
+            "the accuracy."
         )
     number, low, high = (f"{max(1, round(each)):,}" for each in needed)
     return (

@@ -47,6 +47,11 @@ class InputColumns:
                     f"{missing}: did you mean {meant!r}? To learn the file as unlabeled, rename "
                     "this column."
                 )
+            if len(table.names) == 1 and self._label in table.names[0]:
+                raise StreamError(
+                    f"{missing}, it has the single column {shown(table.names[0])}: choose the "
+                    f"character between the columns with {in_words('--sep', 'sep')}."
+                )
             if self._label_required and not self._known and table.complete:
                 raise StreamError(
                     f"{missing} (it has {named(table.names)}): "

@@ -437,7 +437,7 @@ def warn_of_unused(columns: Sequence[ColumnKind]) -> None:
     if unused:
         texts = listed([f"{each.name!r} ({REASONS[each.reason]})" for each in unused])
         name = unused[0].name
-        kind = in_words(f"--numeric {quoted(name)}", f"kinds={{{name!r}: 'numeric'}}")
+        kind = in_words(f"--categorical {quoted(name)}", f"kinds={{{name!r}: 'categorical'}}")
         drop = in_words(f"--drop {quoted(name)}", f"kinds={{{name!r}: 'drop'}}")
         warnings.warn(
             f"columns that are not used: {texts}. To use one, choose its kind, for example {kind}; "

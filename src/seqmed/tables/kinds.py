@@ -185,6 +185,8 @@ def infer(name: str, column: Any, missing: tuple[str, ...] = ()) -> ColumnKind:
     dates = of_dates(name, found, MAJORITY * found.counts.sum())
     if unit and dates is None:
         warn_of_units(name, unit, found.texts)
+    if dates is None:
+        warn_of_commas(name, found.texts)
     return dates or kind
 
 
@@ -278,6 +280,25 @@ def warn_of_units(name: str, unit: str, texts: Sequence[str]) -> None:
             f"column {name!r} has numbers with the unit {unit} and other cells, such as "
             f"{shown(other)}, and is not used as numbers: choose its kind with {kind} and correct "
             f"the other cells, or set {style}.",
+            TableWarning,
+            stacklevel=2,
+        )
+
+
+def warn_of_commas(name: str, texts: Sequence[str]) -> None:
+    """Warn of a column that is not used as numbers, although most levels have decimal commas."""
+    example = next((text for text in texts if "," in text), None)
+    if example is None:
+        return
+    usual = cells.usual_numbers(pa.array(texts, pa.string()), ",", ".")
+    _, bad = cells.numbers(usual, (), cells.common_unit(usual.to_pylist()))
+    if len(bad) < (1 - MAJORITY) * len(texts):
+        style = in_words("--decimal ,", "decimal=','")
+        kind = in_words(f"--categorical {quoted(name)}", f"kinds={{{name!r}: 'categorical'}}")
+        warnings.warn(
+            f"column {name!r} has cells such as {shown(example)}, and is not used as numbers. If "
+            f"they are numbers with decimal commas, set {style}; to hide this warning, choose its "
+            f"kind, for example {kind}.",
             TableWarning,
             stacklevel=2,
         )

@@ -75,6 +75,13 @@ function alarm(text) {
 
 const say = (text) => { $("said").textContent = text; };
 const dialogOpen = () => document.querySelector("dialog[open]") !== null;
+const focusCard = () => { if (state.view === "label" && current()) $("card").focus({ preventScroll: true }); };
+
+// A dialog that closes gives the focus back at once, here to the card: keys that follow are the card's.
+function openDialog(dialog) {
+  focusCard();
+  dialog.showModal();
+}
 
 // -- cells --------------------------------------------------------------------------------------
 
@@ -202,7 +209,7 @@ function showCard({ focus = true, moved = true } = {}) {
   foldExplanation(card);
   $("filter").value = "";
   showClasses();
-  if (focus && state.view === "label" && !dialogOpen()) $("card").focus({ preventScroll: true });
+  if (focus && !dialogOpen()) focusCard();
   if (moved && focus) scrollTo({ top: 0 });
 }
 
@@ -571,7 +578,7 @@ async function edit(file, number) {
   $("edit-finder").hidden = !many;
   draw();
   $("withdraw").onclick = () => send({ action: "withdraw" });
-  dialog.showModal();
+  openDialog(dialog);
   return undefined;
 }
 
@@ -618,7 +625,7 @@ function onKey(event) {
   }
   const key = event.key;
   const does = (work) => { event.preventDefault(); work(); };
-  if (key === "?") return does(() => $("help").showModal());
+  if (key === "?") return does(() => openDialog($("help")));
   if (key === "h" && state.view === "label") return does(() => show("history"));
   if ((key === "l" || key === "Escape") && state.view !== "label") return does(() => show("label"));
   if (state.view !== "label" || state.session === null) return undefined;
@@ -650,7 +657,7 @@ function newClass(name = "") {
   if (!current()) return;
   $("new-name").value = name;
   $("new-error").textContent = "";
-  $("new").showModal();
+  openDialog($("new"));
 }
 
 // -- start --------------------------------------------------------------------------------------
@@ -686,7 +693,7 @@ $("more-counts").addEventListener("click", () => toggle($("more-counts"), showCo
 $("explanation").addEventListener("toggle", showExplanation);
 $("skip").addEventListener("click", () => answer("skip"));
 $("undo").addEventListener("click", undo);
-$("help-button").addEventListener("click", () => $("help").showModal());
+$("help-button").addEventListener("click", () => openDialog($("help")));
 $("close-alert").addEventListener("click", () => alarm(""));
 $("more").addEventListener("click", () => showHistory(true));
 $("search-form").addEventListener("submit", (event) => { event.preventDefault(); showHistory(); });
@@ -694,7 +701,8 @@ $("search").addEventListener("input", () => showHistory());
 $("only-skipped").addEventListener("change", () => showHistory());
 for (const view of ["label", "history", "disputes"]) $(`show-${view}`).addEventListener("click", () => show(view));
 for (const button of document.querySelectorAll("[data-close]")) button.addEventListener("click", () => button.closest("dialog").close());
-for (const dialog of document.querySelectorAll("dialog")) dialog.addEventListener("close", () => { if (state.view === "label" && current()) $("card").focus({ preventScroll: true }); });
+// If there was no card when the dialog opened, nothing has the focus now.
+for (const dialog of document.querySelectorAll("dialog")) dialog.addEventListener("close", () => { if (document.activeElement === document.body) focusCard(); });
 
 const first = await ask("status").catch((error) => { alarm(error.message); return null; });
 if (first) {
