@@ -19,6 +19,7 @@ from seqmed.estimators.graph_propagation import (
     FIT_BATCH,
     GraphPropagation,
     begin_graph,
+    most_kept,
     uncertainty_in_graph,
 )
 from seqmed.estimators.seqlapmed import SeqLapMED
@@ -37,6 +38,7 @@ from seqmed.mixture import column_scales, mixture_state
 from seqmed.mixture import learning as mixture_update
 from seqmed.mixture.experts import default_experts, named_experts
 from seqmed.mixture.explanation import ArrayView, Explanation, LearnedRows, View, explained
+from seqmed.mixture.labeled_rows import MOST
 from seqmed.mixture.mixture_state import MixtureInfo, MixtureParameters, MixtureState
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, check_overflow
 from seqmed.numeric.execution import callers_level
@@ -426,6 +428,10 @@ class SeqGraphMED(StreamClassifier):
         # an estimator that learns from unlabeled rows needs the graph of all of them
         return n_rows if self._template()._semi_supervised else FIT_BATCH
 
+    def _sample_sizes(self) -> tuple[int, int]:
+        unlabeled = most_kept(self.graph_memory)
+        return unlabeled, max(MOST, unlabeled)
+
     def _begin(self, rows: Rows, seed: int) -> MixtureState:
         template, scale = self._template(), np.zeros(0)
         if self._scales_columns(self._started.sparse):
@@ -464,8 +470,10 @@ class SeqGraphMED(StreamClassifier):
             new_batch=new_batch,
         )
 
-    def _learn(self, batch: ClassifiedRows, size: int | None, *, new_points: bool) -> None:
-        super()._learn(batch, size, new_points=new_points)
+    def _learn(
+        self, batch: ClassifiedRows, size: int | None, *, new_points: bool, seed: int | None = None
+    ) -> None:
+        super()._learn(batch, size, new_points=new_points, seed=seed)
         change = self.update_info_.change
         if change is not None and not self.update_info_.revoked:
             warnings.warn(
