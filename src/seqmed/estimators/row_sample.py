@@ -184,7 +184,7 @@ def summarise(
     array = as_label_array([None] * n_rows if y is None else y)
     check_consistent_length(range(n_rows), array)
     labeled, found = split_labels(array, plan.marker)
-    weights = _check_sample_weight(sample_weight, labeled, ensure_non_negative=True)
+    weights = checked_weights(sample_weight, n_rows)
     kinds = np.where(labeled, LABELED, MISSING).astype(np.int8)
     signs = plan.signs and are_plus_one(found)
     if signs:
@@ -204,6 +204,17 @@ def summarise(
         np.bincount(kinds[used], minlength=3),
     )
     return part.sampled(plan)
+
+
+def checked_weights(given: ArrayLike | None, n_rows: int) -> Array:
+    """Return the weights of the rows of a part, (n,), all of which may be 0."""
+    if given is None:
+        return np.ones(n_rows)
+    weights = np.asarray(given)
+    if weights.shape == (n_rows,) and not weights.any():
+        return np.zeros(n_rows)
+    checked = _check_sample_weight(given, np.empty(n_rows), ensure_non_negative=True)
+    return np.asarray(checked, dtype=np.float64)
 
 
 def merge(plan: SamplePlan, one: Summary, other: Summary) -> Summary:
@@ -355,6 +366,10 @@ def stacked_frames(parts: Sequence[Any]) -> Any:
     if names is not None:
         parts = [part[names] for part in parts]
     if library.__name__ == "polars":
+        for name in names or ():
+            kinds = {part.schema[name] for part in parts} - {library.Null}
+            if library.String in kinds and len(kinds) > 1:  # polars would write numbers as texts
+                raise ValueError(SEVERAL_TYPES.format(f"{name!r} is text in some parts only"))
         try:
             return library.concat(parts, how="vertical_relaxed")
         except library.exceptions.PolarsError as error:
