@@ -112,7 +112,7 @@ def assert_same_summary(one, other):
     elif isinstance(left, np.ndarray):
         assert left.dtype == right.dtype
         np.testing.assert_array_equal(left, right)
-    elif isinstance(left, pl.DataFrame) or isinstance(left, pa.Table):
+    elif isinstance(left, pl.DataFrame | pa.Table):
         assert left.equals(right)
     else:
         pd.testing.assert_frame_equal(pd.DataFrame(left), pd.DataFrame(right))

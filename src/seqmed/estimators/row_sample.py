@@ -367,8 +367,8 @@ def stacked_frames(parts: Sequence[Any]) -> Any:
         parts = [part[names] for part in parts]
     if library.__name__ == "polars":
         for name in names or ():
-            kinds = {part.schema[name] for part in parts} - {library.Null}
-            if library.String in kinds and len(kinds) > 1:  # polars would write numbers as texts
+            types = {part.schema[name] for part in parts} - {library.Null}
+            if library.String in types and len(types) > 1:  # polars would write numbers as texts
                 raise ValueError(SEVERAL_TYPES.format(f"{name!r} is text in some parts only"))
         try:
             return library.concat(parts, how="vertical_relaxed")
