@@ -134,8 +134,10 @@ class Summary:
         """Return the summary with the rows of the sample only, in the order of the table."""
         chosen = plan.chosen(self.numbers, self.kinds, self.labels)
         chosen = chosen[np.argsort(self.numbers[chosen])]
-        if np.array_equal(chosen, np.arange(self.size)):
-            return self
+        return self if np.array_equal(chosen, np.arange(self.size)) else self.take(chosen)
+
+    def take(self, chosen: Indices) -> Summary:
+        """Return the summary with some of its rows, by their places."""
         return replace(
             self,
             rows=take(self.rows, chosen),
