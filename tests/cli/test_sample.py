@@ -1,4 +1,4 @@
-"""`seqmed learn --sample` learns what `fit` learns in Python, however the rows are cut into files."""
+"""`seqmed learn --sample` learns what `fit` learns, however the rows are cut into files."""
 
 import json
 
