@@ -118,6 +118,14 @@ def assert_same_summary(one, other):
         pd.testing.assert_frame_equal(pd.DataFrame(left), pd.DataFrame(right))
 
 
+@pytest.fixture
+def small_samples(monkeypatch):
+    """Let all classifiers learn at most 60 unlabeled and 40 labeled rows."""
+    monkeypatch.setattr(graph_propagation, "MOST_ROWS", 60)
+    monkeypatch.setattr(seqmed, "MOST_UNLABELED", 60)
+    monkeypatch.setattr(seqmed, "MOST_LABELED", 40)
+
+
 # -- which rows ------------------------------------------------------------------------------------
 
 
@@ -229,15 +237,23 @@ def test_minus_one_is_a_class_as_in_fit(labels, classes, order):
     assert_same_bits(fitted, SeqMED(random_state=0).fit(X, y))
 
 
+@pytest.mark.parametrize("share", [0.02, 0.5, 0.98])
+def test_minus_one_is_sampled_as_other_classes(share, small_samples):
+    """-1 and +1 share the places of labeled rows, whichever is rare."""
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(N_ROWS) < share, 1, -1)
+    X = rng.normal(size=(N_ROWS, 3)) + y[:, None]
+    whole, model = SeqMED(random_state=3).fit(X, y), SeqMED(random_state=3)
+    plan = model._sample_plan()
+    found = merged(plan, parts_of(plan, X, y, [90, 200]), rng)
+    assert_same_bits(model._fit_summary(plan, found), whole)
+    assert whole.classes_.tolist() == [-1, 1]
+    pipelines = [make_stream_pipeline(SeqMED(random_state=3)) for _ in range(2)]
+    pipelines[0]._fit_summary(plan, found)
+    assert_same_bits(*(each.fit(X, y) if each is pipelines[1] else each for each in pipelines))
+
+
 # -- learning --------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def small_samples(monkeypatch):
-    """Let all classifiers learn at most 60 unlabeled and 40 labeled rows."""
-    monkeypatch.setattr(graph_propagation, "MOST_ROWS", 60)
-    monkeypatch.setattr(seqmed, "MOST_UNLABELED", 60)
-    monkeypatch.setattr(seqmed, "MOST_LABELED", 40)
 
 
 CLASSIFIERS = {

@@ -26,8 +26,8 @@ from seqmed.estimators.row_sample import (
     MISSING,
     SamplePlan,
     Summary,
-    check_not_empty,
     plan_for,
+    whole_sample,
 )
 from seqmed.estimators.validation import (
     ClassifiedRows,
@@ -144,7 +144,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _fit_summary(self, plan: SamplePlan, summary: Summary) -> Self:
         """Learn the merged summary of a table, and discard everything learned before."""
         self._check_kernel("fit from a sample")
-        check_not_empty(summary)
+        summary = whole_sample(plan, summary)
         return self._fit(summary.rows, summary.y, summary.weights, plan, summary.n_left_out)
 
     def partial_fit(

@@ -154,15 +154,6 @@ def plan_for(model: Any, seed: int, sizes: tuple[int, int]) -> SamplePlan:
     return SamplePlan(seed, *sizes, model.unlabeled, signs)
 
 
-def check_not_empty(summary: Summary) -> None:
-    """Refuse a table without a row of positive weight."""
-    if not summary.size:
-        raise ValueError(
-            "the table has no row with a positive sample_weight, expected at least one: pass rows, "
-            "or correct the weights."
-        )
-
-
 def summarise(
     plan: SamplePlan,
     X: Any,
@@ -239,6 +230,25 @@ def merge(plan: SamplePlan, one: Summary, other: Summary) -> Summary:
         n_seen,
     )
     return both.sampled(plan)
+
+
+def whole_sample(plan: SamplePlan, summary: Summary) -> Summary:
+    """Return the sample that `fit` learns, from the merged summary of a whole table.
+
+    If -1 turns out to be a class, its rows are labeled rows like others.
+    """
+    if not summary.size:
+        raise ValueError(
+            "the table has no row with a positive sample_weight, expected at least one: pass rows, "
+            "or correct the weights."
+        )
+    if not (summary.kinds == MARKED).any():
+        return summary
+    kinds = np.where(summary.kinds == MARKED, LABELED, summary.kinds).astype(np.int8)
+    n_seen = np.array(
+        [summary.n_seen[MISSING], 0, summary.n_seen[MARKED] + summary.n_seen[LABELED]]
+    )
+    return replace(summary, kinds=kinds, n_seen=n_seen).sampled(plan)
 
 
 def merged_labels(parts: Sequence[Summary], signs: bool) -> tuple[NDArray[np.int8], Labels]:
