@@ -89,6 +89,12 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from one batch and discard everything learned before.
 
+        Of a large batch, a random sample is learned, chosen by `random_state` and the numbers of
+        the rows: at most 100,000 labeled rows, at least one of them of every class, and at most
+        50,000 unlabeled rows. With a graph over kept rows, there are at most as many unlabeled rows
+        as the graph may keep; `GraphPropagation` has the same limit for labeled rows. A stream of
+        batches with `partial_fit` learns all rows.
+
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)

@@ -308,7 +308,7 @@ def stacked_rows(parts: Sequence[Any]) -> Any:
             f"the parts of the table are of the types {names}, expected one type: convert them."
         )
     for other in others:
-        check_same_columns(column_names(first), column_names(other))
+        check_same_columns(names_of_columns(first), names_of_columns(other))
     if sp.issparse(first):
         return sp.csr_array(sp.vstack(parts, format="csr"))
     if isinstance(first, np.ndarray):
@@ -332,7 +332,7 @@ def stacked_arrays(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return np.concatenate(parts)
 
 
-def column_names(X: Any) -> Sequence[Any] | None:
+def names_of_columns(X: Any) -> Sequence[Any] | None:
     """Return the names of columns, or their numbers for an array; None for other forms."""
     if isinstance(X, Mapping):
         return list(X)
@@ -374,7 +374,7 @@ def stacked_frames(parts: Sequence[Any]) -> Any:
     import narwhals as nw
 
     library: Any = nw.get_native_namespace(nw.from_native(parts[0], allow_series=True))
-    names = column_names(parts[0])
+    names = names_of_columns(parts[0])
     if names is not None:
         parts = [part[names] for part in parts]
     if library.__name__ == "polars":

@@ -118,7 +118,9 @@ class StreamPipeline(Pipeline):
     def fit(self, X: Any, y: ArrayLike | None = None, **params: Any) -> Self:
         """Fit all steps to one batch and discard everything learned before.
 
-        `partial_fit` may follow.
+        `partial_fit` may follow. If the final estimator would learn a sample of a large batch, as
+        the classifiers of seqmed do, the transformers are fitted to the same sample; bad cells of
+        other rows are not found.
 
         Parameters
         ----------
