@@ -113,8 +113,9 @@ class GraphPropagation(StreamClassifier):
     label take no part. Known proportions help most with very few labels per class.
 
     `fit` shuffles the rows and learns them in mini-batches; of large tables it learns a sample.
-    `retract` applies to labeled rows that are kept. `class_prior` and `forgetting` may change between batches with `set_params`.
-    `graph_memory`, `n_neighbors`, `alpha` and `metric` may not change.
+    `retract` applies to labeled rows that are kept. `class_prior` and `forgetting` may
+    change between batches with `set_params`. `graph_memory`, `n_neighbors`, `alpha` and `metric`
+    may not change.
 
     References
     ----------
