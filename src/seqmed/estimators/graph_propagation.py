@@ -112,9 +112,10 @@ class GraphPropagation(StreamClassifier):
     found by Sinkhorn iteration after every update, and lie between 1 / 50 and 50. Classes without a
     label take no part. Known proportions help most with very few labels per class.
 
-    `fit` shuffles the rows and learns them in mini-batches. `retract` applies to labeled rows that
-    are kept. `class_prior` and `forgetting` may change between batches with `set_params`.
-    `graph_memory`, `n_neighbors`, `alpha` and `metric` may not change.
+    `fit` shuffles the rows and learns them in mini-batches; of large tables it learns a sample.
+    `retract` applies to labeled rows that are kept. `class_prior` and `forgetting` may
+    change between batches with `set_params`. `graph_memory`, `n_neighbors`, `alpha` and `metric`
+    may not change.
 
     References
     ----------
@@ -189,6 +190,10 @@ class GraphPropagation(StreamClassifier):
     def _fit_batch(self, n_rows: int) -> int:
         return FIT_BATCH
 
+    def _sample_sizes(self) -> tuple[int, int]:
+        kept = most_kept(self.graph_memory)
+        return kept, kept
+
     def _begin(self, rows: Rows, seed: int) -> PropagationState:
         return PropagationState(begin_graph(self, rows, seed, None), no_classes(per_class=True), 0)
 
@@ -257,6 +262,11 @@ def begin_graph(model: Any, rows: Rows, seed: int, kernel: Kernel | None) -> Gra
     if capacity == "auto":
         capacity = rows_in_memory(rows.points)
     return GraphState(kept, capacity, model.alpha, seed)
+
+
+def most_kept(graph_memory: int | str) -> int:
+    """Return the largest number of rows that a graph may keep."""
+    return MOST_ROWS if isinstance(graph_memory, str) else int(graph_memory)
 
 
 def rows_in_memory(points: Points) -> int:
