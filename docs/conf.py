@@ -26,6 +26,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "sphinx_design",
     "sphinx_copybutton",
+    "benchmark_data",
     "command_reference",
     "llms",
     "mathml",
@@ -42,7 +43,11 @@ exclude_patterns = [
 templates_path = ["_templates"]
 default_role = "literal"
 nitpicky = True
-suppress_warnings = ["config.cache"]  # the order of the gallery is a function
+nitpick_ignore_regex = [
+    ("py:obj", r"sklearn\..*"),  # pages of another site
+    ("py:obj", r"\w+_|named_steps"),  # fitted attributes, which are described in their class
+]
+suppress_warnings = ["toc.empty_glob"]  # docs/guide/README.md
 
 # -- Markdown --------------------------------------------------------------------------------------
 
@@ -59,6 +64,20 @@ autodoc_typehints = "none"  # numpydoc says the types in words
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 numpydoc_xref_param_type = False
+
+
+def skip_member(app, kind, name, thing, skip, options):
+    """Leave out what other packages define, and attributes: docstrings list them."""
+    if isinstance(thing, property):
+        return True
+    module = getattr(thing, "__module__", None) or ""
+    return True if not module.startswith("seqmed") else None
+
+
+def setup(app):
+    """Choose the members of classes that have a place on their pages."""
+    app.connect("autodoc-skip-member", skip_member)
+
 
 # -- gallery: executed scripts ---------------------------------------------------------------------
 
