@@ -87,7 +87,8 @@ def takes_new_classes(make: Callable[[], Any]) -> bool:
     X, _ = clusters()
     model = learned(make)
     model.partial_fit(X[:20] + 30.0, np.full(20, 2))
-    return bool((model.predict(X[:20] + 30.0) == 2).mean() > 0.9)
+    new, old = model.predict(X[:20] + 30.0) == 2, model.predict(X) == 2
+    return bool(new.mean() > 0.9 and old.mean() < 0.1)
 
 
 def takes_late_labels(make: Callable[[], Any]) -> bool:

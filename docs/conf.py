@@ -43,11 +43,14 @@ exclude_patterns = [
 templates_path = ["_templates"]
 default_role = "literal"
 nitpicky = True
+smartquotes = False  # quotes of code are copied
 nitpick_ignore_regex = [
     ("py:obj", r"sklearn\..*"),  # pages of another site
     ("py:obj", r"\w+_|named_steps"),  # fitted attributes, which are described in their class
 ]
-suppress_warnings = ["toc.empty_glob"]  # docs/guide/README.md
+suppress_warnings = [
+    "config.cache",  # the order of the gallery is a class
+]
 
 # -- Markdown --------------------------------------------------------------------------------------
 
@@ -74,9 +77,16 @@ def skip_member(app, kind, name, thing, skip, options):
     return True if not module.startswith("seqmed") else None
 
 
+def leave_out_missing(app, name, content):
+    """Leave the page on scaling out of its table of contents as long as there is none."""
+    if name == "guide/README" and not (HERE / "scaling.md").exists():
+        content[0] = content[0].replace("../scaling\n", "")
+
+
 def setup(app):
-    """Choose the members of classes that have a place on their pages."""
+    """Choose the members of classes that have a place on their pages, and the pages."""
     app.connect("autodoc-skip-member", skip_member)
+    app.connect("source-read", leave_out_missing)
 
 
 # -- gallery: executed scripts ---------------------------------------------------------------------
@@ -138,9 +148,11 @@ html_math_renderer = "mathml"
 html_copy_source = True
 html_show_sourcelink = False
 html_show_sphinx = False
+html_context = {"default_mode": "auto"}
 html_theme_options = {
     "logo": {"text": "seqmed"},
-    "header_links_before_dropdown": 7,
+    "header_links_before_dropdown": 8,
+    "navbar_persistent": ["search-button"],
     "navbar_end": ["theme-switcher"],
     "footer_start": ["copyright"],
     "footer_end": [],
@@ -149,7 +161,7 @@ html_theme_options = {
     "navigation_with_keys": False,
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
-    "secondary_sidebar_items": ["page-toc"],
+    "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
     "use_edit_page_button": False,
 }
 html_sidebars = {"index": [], "faq": []}

@@ -5,8 +5,8 @@ A page includes such a text with a comment, which programs that read Markdown do
     <!-- include: ../CHANGELOG.md -->
     <!-- include: ../README.md, after "# seqmed", before "## Where to go" -->
 
-Links to these texts lead to the page, from all pages. Other links that leave docs/ become
-downloads.
+Links to these texts lead to the page, from all pages. Links to scripts of the gallery lead to their
+page. Other links that leave docs/ become downloads.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+GALLERY = ROOT / "examples" / "gallery"
 PAGES = {
     "README.md": "index.md",
     "RESULTS.md": "results.md",
@@ -38,6 +39,8 @@ def moved(target: str, source: Path, page: Path) -> str:
     found = Path(os.path.normpath(source / path))
     if found.is_relative_to(ROOT) and str(found.relative_to(ROOT)) in PAGES:
         found = DOCS / PAGES[str(found.relative_to(ROOT))]
+    elif found.parent == GALLERY:
+        found = DOCS / "gallery" / f"{found.stem}.rst"
     return os.path.relpath(found, page) + mark + anchor
 
 
