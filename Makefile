@@ -17,7 +17,8 @@ help:
 	@echo "make paper     the paper's figures in full, and RESULTS.md: hours"
 	@echo "make test      run the tests, except those marked exhaustive (5 minutes on 2 cores)"
 	@echo "make test-all  run all tests, then the solver's without compilation"
-	@echo "make test-browser  run the tests of the labeling page in Chromium; as root, install it first"
+	@echo "make test-browser  run the tests of the labeling page, and of a site that was built, in Chromium;"
+	@echo "                   as root, install it first"
 	@echo "make test-installs  install without constraints: every Python, lowest versions, no home (5 minutes)"
 	@echo "make screenshots   take the screenshots of docs/labeling.md"
 	@echo "make docs      build the documentation site in build/site (6 minutes on 2 cores)"
@@ -42,7 +43,8 @@ test-all: test
 
 # axe-core, which finds defects of accessibility, is installed into a folder of its own.
 AXE := build/axe
-BROWSER := OPENBLAS_NUM_THREADS=1 SEQMED_BROWSER=1 SEQMED_AXE=$(AXE) $(BIN)/python -m pytest tests/browser
+BROWSER_TESTS ?= tests/browser
+BROWSER := OPENBLAS_NUM_THREADS=1 SEQMED_BROWSER=1 SEQMED_AXE=$(AXE) $(BIN)/python -m pytest $(BROWSER_TESTS)
 
 test-browser: $(READY)
 	mkdir -p $(AXE)
@@ -78,7 +80,7 @@ bench: $(READY)
 	cd benchmarks && ../$(BIN)/python speed.py
 
 clean:
-	rm -rf .venv demo build .import_linter_cache src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv demo build docs/gallery docs/reference/generated .import_linter_cache src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml constraints.txt

@@ -26,6 +26,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "sphinx_design",
     "sphinx_copybutton",
+    "accessible",
     "benchmark_data",
     "command_reference",
     "llms",
@@ -143,6 +144,7 @@ warnings.filterwarnings("ignore", "FigureCanvasAgg is non-interactive")
 html_theme = "pydata_sphinx_theme"
 html_title = "seqmed"
 html_static_path = ["_static"]
+html_favicon = "_static/favicon.svg"
 html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 html_copy_source = True
