@@ -1,20 +1,21 @@
 """Fill the table of benchmark results: which program wrote which file, its commit and its date.
 
-The table takes the place of the comment <!-- results --> in a page. Programs name their files in
-their docstrings and defaults; without git, the commits are left out.
+The table takes the place of the comment <!-- results --> in a page. A file begins with the name of
+its program. Without git, the commits are left out.
 """
 
 from __future__ import annotations
 
-import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
 MARK = "<!-- results -->"
-# Programs whose files have another name, and the command of files that have no program alone.
+# Commands of files whose names do not begin with that of their program.
 COMMANDS = {
+    "benchmarks/results/broad.json": "python benchmarks/broad_evidence.py",
+    "benchmarks/results/broad_large.json": "python benchmarks/broad_evidence.py --large",
     "results/results.json": "make paper",
     "results/mixture_known_bias.json": "make paper",
     "results/speed.json": "make bench",
@@ -40,25 +41,18 @@ def command_of(path: str) -> str:
         return COMMANDS[path]
     programs = [each.stem for each in (ROOT / "benchmarks").glob("*.py")]
     begins = [name for name in programs if Path(path).stem.startswith(name)]
-    if begins:
-        return f"python benchmarks/{max(begins, key=len)}.py"
-    named = [
-        name
-        for name in programs
-        if re.search(rf"\b{Path(path).name}\b", (ROOT / f"benchmarks/{name}.py").read_text())
-        and not name.endswith("_page")
-    ]
-    return f"python benchmarks/{named[0]}.py" if named else ""
+    return f"python benchmarks/{max(begins, key=len)}.py" if begins else ""
 
 
 def table() -> str:
     """Return the table as Markdown."""
-    lines = ["| results | command | commit | date |", "|---|---|---|---|"]
+    lines = ["| date | commit | results | program |", "|---|---|---|---|"]
     folders = (ROOT / "benchmarks" / "results", ROOT / "results")
     for path in (str(p.relative_to(ROOT)) for f in folders for p in sorted(f.glob("*.json"))):
         command = command_of(path)
         commit, date = last_change(path)
-        lines.append(f"| `{path}` | {f'`{command}`' if command else ''} | {commit} | {date} |")
+        program = f"`{command.removeprefix('python benchmarks/')}`" if command else ""
+        lines.append(f"| {date} | {commit} | `{Path(path).name}` | {program} |")
     return "\n".join(lines)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import typer
 
@@ -36,7 +36,7 @@ def usage(name: str, command: Any) -> str:
 
 def entry(option: Any) -> list[str]:
     """Return an option with its value, its help and its default."""
-    value = option.metavar if option.metavar is not None else f"<{kind(option)}>"
+    value = option.metavar if option.metavar is not None else kind(option)
     flags = ", ".join(f"{flag} {value}".strip() for flag in option.opts)
     text = option.help or ""
     if option.default not in (None, False) and "default" not in text:
@@ -46,7 +46,9 @@ def entry(option: Any) -> list[str]:
 
 def kind(option: Any) -> str:
     """Return the type of the value in words."""
-    return str(option.display_type).strip("<>[]{}")
+    hint = option.type_descriptor.annotation
+    found = get_args(hint) if get_origin(hint) is Literal else (getattr(hint, "__name__", "value"),)
+    return "|".join(map(str, found))
 
 
 def literal(text: str) -> str:

@@ -17,7 +17,7 @@ def visit(translator: Any, node: nodes.Element) -> None:
 def visit_block(translator: Any, node: nodes.Element) -> None:
     """Write a formula of its own."""
     # The frame scrolls on narrow screens, by keyboard too.
-    translator.body.append('<div class="math" role="group" aria-label="formula" tabindex="0">')
+    translator.body.append('<div class="formula" role="group" aria-label="formula" tabindex="0">')
     translator.body.append(tex2mathml(node.astext(), as_block=True) + "</div>")
     raise nodes.SkipNode
 

@@ -151,6 +151,8 @@ def test_every_public_name_has_a_built_page_and_the_commands_too():
     options = (SITE / "reference" / "generated" / "options.html").read_text()
     for text in ("--label", "--threshold", "--on-error", "--class-prior", "seqmed example"):
         assert text in options
+    assert "--on-error stop|skip" in re.sub(r"<[^>]+>", "", options)
+    assert "bound method" not in options
     page = (SITE / "reference" / "generated" / "seqmed.SeqGraphMED.html").read_text()
     assert "Examples that use it" in page
     assert "gallery/plot_digits.html" in page
