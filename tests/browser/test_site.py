@@ -77,8 +77,8 @@ def severe(browser):
 def test_pages_have_no_serious_defect_and_fit_the_width(address, browser, axe, page):
     for width, scheme in ((1280, "light"), (1280, "dark"), (360, "light"), (360, "dark")):
         show(browser, f"{address}/{page}.html", width, scheme)
-        theme = browser.execute_script("return document.documentElement.dataset.theme")
-        assert theme == scheme
+        theme = "return document.documentElement.dataset.theme === arguments[0]"
+        until(lambda s=scheme: browser.execute_script(theme, s))  # a script of the theme sets it
         wide = browser.execute_script("return document.documentElement.scrollWidth")
         assert wide <= width, (page, width)
         assert serious(browser, axe) == [], (page, width, scheme)
