@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
+from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -39,7 +39,7 @@ class Quiet(SimpleHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def address():
     """The address of the site on this machine."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(SITE)))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(SITE)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
@@ -77,8 +77,8 @@ def severe(browser):
 def test_pages_have_no_serious_defect_and_fit_the_width(address, browser, axe, page):
     for width, scheme in ((1280, "light"), (1280, "dark"), (360, "light"), (360, "dark")):
         show(browser, f"{address}/{page}.html", width, scheme)
-        theme = "return document.documentElement.dataset.theme === arguments[0]"
-        until(lambda s=scheme: browser.execute_script(theme, s))  # a script of the theme sets it
+        theme = f"return document.documentElement.dataset.theme === '{scheme}'"
+        until(partial(browser.execute_script, theme))  # a script of the theme sets it
         wide = browser.execute_script("return document.documentElement.scrollWidth")
         assert wide <= width, (page, width)
         assert serious(browser, axe) == [], (page, width, scheme)
