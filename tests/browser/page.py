@@ -143,6 +143,7 @@ class Page:
 def serious(driver, axe):
     """Return the serious defects that axe-core finds in the page as it is now."""
     driver.execute_script(axe)
+    driver.set_script_timeout(PATIENCE)  # long pages take axe a while
     found = driver.execute_async_script(
         "const done = arguments[0]; axe.run(document).then(done, (e) => done({error: String(e)}))"
     )
