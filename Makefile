@@ -10,16 +10,18 @@ WORKERS ?= 2
 PYTHONS ?= all
 PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo paper test test-all test-browser test-installs screenshots check bench clean
+.PHONY: help demo docs paper test test-all test-browser test-installs screenshots check bench clean
 
 help:
 	@echo "make demo      SeqGraphMED beside other classifiers, and the paper's figures in short"
 	@echo "make paper     the paper's figures in full, and RESULTS.md: hours"
 	@echo "make test      run the tests, except those marked exhaustive (5 minutes on 2 cores)"
 	@echo "make test-all  run all tests, then the solver's without compilation"
-	@echo "make test-browser  run the tests of the labeling page in Chromium; as root, install it first"
+	@echo "make test-browser  run the tests of the labeling page, and of a site that was built, in Chromium;"
+	@echo "                   as root, install it first"
 	@echo "make test-installs  install without constraints: every Python, lowest versions, no home (5 minutes)"
 	@echo "make screenshots   take the screenshots of docs/labeling.md"
+	@echo "make docs      build the documentation site in build/site (6 minutes on 2 cores)"
 	@echo "make check     style, types, import rules"
 	@echo "make bench     speed, side by side with other libraries"
 	@echo "make clean     remove the environment and everything generated"
@@ -41,7 +43,8 @@ test-all: test
 
 # axe-core, which finds defects of accessibility, is installed into a folder of its own.
 AXE := build/axe
-BROWSER := OPENBLAS_NUM_THREADS=1 SEQMED_BROWSER=1 SEQMED_AXE=$(AXE) $(BIN)/python -m pytest tests/browser
+BROWSER_TESTS ?= tests/browser
+BROWSER := OPENBLAS_NUM_THREADS=1 SEQMED_BROWSER=1 SEQMED_AXE=$(AXE) $(BIN)/python -m pytest $(BROWSER_TESTS)
 
 test-browser: $(READY)
 	mkdir -p $(AXE)
@@ -62,13 +65,22 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Warnings are errors. Nothing is fetched: the site has no address of another site in it.
+SITE := build/site
+
+docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--constraint constraints.txt --editable '.[docs]'
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -j 2 -n -W --keep-going -q docs $(SITE) -d build/doctrees
+	@echo "Open $(SITE)/index.html."
+
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		--constraint constraints.txt --editable '.[bench]'
 	cd benchmarks && ../$(BIN)/python speed.py
 
 clean:
-	rm -rf .venv demo build .import_linter_cache src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv demo build docs/gallery docs/reference/generated .import_linter_cache src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml constraints.txt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import subprocess
 import sys
@@ -223,10 +224,45 @@ def command_line(path):
             subprocess.run(run, cwd=folder, check=True)
 
 
+# Curves of the picture of the paper: figure of results.json, its methods and their labels.
+PAPER = {
+    "figure1": {
+        "seqmed": "SeqMED", "independent": "each batch alone", "full_med": "full retraining",
+        "ours": "SeqMED, averaged",
+    },
+    "figure2": {
+        "spectral": "SeqLapMED, spectral", "independent": "each batch alone",
+        "full_lapmed": "full retraining", "landmarks": "SeqLapMED, landmarks",
+    },
+    "figure3": {
+        "spectral": "SeqLapMED, spectral", "independent": "each batch alone",
+        "full_lapmed": "full retraining", "landmarks": "SeqLapMED, landmarks",
+    },
+}  # fmt: skip
+
+
+def paper(path):
+    """Draw the three experiments of the paper from the results of `make paper`."""
+    results = json.loads((IMAGES.parent.parent / "results/results.json").read_text())["figures"]
+    figure, panels = plotting.panels(3, (3.9, 3.9))
+    for axes, (name, methods) in zip(panels, PAPER.items(), strict=True):
+        runs = results[name]["accuracies"]
+        curves = {label: np.array(runs[each], dtype=float) for each, label in methods.items()}
+        plotting.accuracy_curves(
+            axes, curves, title=results[name]["title"].replace(", one", ",\none")
+        )
+        axes.title.set_size("medium")
+        axes.legend(
+            loc="upper center", bbox_to_anchor=(0.5, -0.15), frameon=False, fontsize="small",
+            ncols=2, columnspacing=1.0,
+        )  # fmt: skip
+    plotting.save_figure(figure, path)
+
+
 FIGURES = {
     "first-model": first_model, "few-labels": few_labels, "drift": drift,
     "late-labels": late_labels, "predictions": predictions, "how-it-works": how_it_works,
-    "command-line": command_line,
+    "command-line": command_line, "paper": paper,
 }  # fmt: skip
 
 

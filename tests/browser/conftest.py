@@ -1,4 +1,4 @@
-"""A browser for tests of the labeling page. `make test-browser` installs it and runs them."""
+"""A browser for tests of the labeling page and the site. `make test-browser` runs them."""
 
 from __future__ import annotations
 

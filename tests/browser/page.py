@@ -138,3 +138,18 @@ class Page:
     def errors(self):
         """Errors in the console of the browser, also violations of the security policy."""
         return [entry for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
+
+
+def serious(driver, axe):
+    """Return the serious defects that axe-core finds in the page as it is now."""
+    driver.execute_script(axe)
+    driver.set_script_timeout(PATIENCE)  # long pages take axe a while
+    found = driver.execute_async_script(
+        "const done = arguments[0]; axe.run(document).then(done, (e) => done({error: String(e)}))"
+    )
+    assert "error" not in found, found
+    return [
+        (defect["id"], [node["html"][:200] for node in defect["nodes"]])
+        for defect in found["violations"]
+        if defect["impact"] in ("serious", "critical")
+    ]

@@ -17,7 +17,7 @@ from selenium.webdriver.common.keys import Keys
 from seqmed.labeling.ledger import Ledger
 from seqmed.labeling.log import LabelLog
 from seqmed.model_file import load_with_extra
-from tests.browser.page import Page
+from tests.browser.page import Page, serious
 from tests.support.command import seqmed
 from tests.support.labeling import INTENTS, Command, Site, clouds, intents, new_model, write_rows
 from tests.support.state import state_bits
@@ -441,7 +441,7 @@ def test_77_classes_have_no_serious_defect(many_site, browser, axe, width, schem
         ((Keys.ESCAPE, "/", "nothing"), "nothing found"),
     ):
         page.keys(*keys)
-        assert serious(page, axe) == [], where
+        assert serious(page.driver, axe) == [], where
         assert page.script(BROKEN_WORDS) == [], where
         assert page.script("return document.documentElement.scrollWidth <= innerWidth"), where
     page.keys(Keys.ESCAPE, Keys.ENTER)
@@ -451,7 +451,7 @@ def test_77_classes_have_no_serious_defect(many_site, browser, axe, width, schem
     page.tab_to("e.dataset.row")
     page.keys(Keys.ENTER)
     page.until(lambda: page.script("return document.getElementById('edit').open"))
-    assert serious(page, axe) == []
+    assert serious(page.driver, axe) == []
     assert page.script(BROKEN_WORDS) == []
 
 
@@ -469,20 +469,6 @@ def test_a_class_that_is_added_meanwhile_leaves_the_keys_as_they_are(tmp_path, b
         assert not page.errors
 
 
-def serious(page, axe):
-    """Return the serious defects that axe-core finds in the page as it is now."""
-    page.script(axe)
-    found = page.driver.execute_async_script(
-        "const done = arguments[0]; axe.run(document).then(done, (e) => done({error: String(e)}))"
-    )
-    assert "error" not in found, found
-    return [
-        (defect["id"], [node["html"][:200] for node in defect["nodes"]])
-        for defect in found["violations"]
-        if defect["impact"] in ("serious", "critical")
-    ]
-
-
 def test_axe_finds_no_serious_defect(busy_site, browser, axe):
     emulate(browser)
     browser.get(busy_site.address)
@@ -491,19 +477,19 @@ def test_axe_finds_no_serious_defect(busy_site, browser, axe):
         for width in (None, 360):
             emulate(browser, width, scheme)
             where = f"{scheme}, {width}"
-            assert serious(page, axe) == [], where
+            assert serious(page.driver, axe) == [], where
             page.keys("?")
-            assert serious(page, axe) == [], f"help, {where}"
+            assert serious(page.driver, axe) == [], f"help, {where}"
             page.keys(Keys.ESCAPE)
             page.keys("n")
-            assert serious(page, axe) == [], f"new class, {where}"
+            assert serious(page.driver, axe) == [], f"new class, {where}"
             page.keys(Keys.ESCAPE, "h")
             page.until(lambda: page.script("return document.querySelector('#history li') !== null"))
-            assert serious(page, axe) == [], f"history, {where}"
+            assert serious(page.driver, axe) == [], f"history, {where}"
             page.tab_to("e.dataset.row")
             page.keys(Keys.ENTER)
             page.until(lambda: page.script("return document.getElementById('edit').open"))
-            assert serious(page, axe) == [], f"edit, {where}"
+            assert serious(page.driver, axe) == [], f"edit, {where}"
             page.keys(Keys.ESCAPE, "l")
 
 
@@ -555,7 +541,7 @@ def test_why_this_class(expert_site, browser, axe):
         assert labeled
         assert all(next(iter(part["row"].values()))[:40] in text for part in labeled)
         assert page.script("return document.documentElement.scrollWidth <= innerWidth")
-        assert serious(page, axe) == []
+        assert serious(page.driver, axe) == []
         page.label(page.classes[0])  # digits label also from here; the next card is folded
         page.until(lambda: not page.script("return document.getElementById('explanation').open"))
     assert expert_site.asked == rows

@@ -9,12 +9,16 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typer import Typer
 
 HELP = "Classifiers that learn from a stream when most of the data has no labels."
 
 
-def main() -> None:
-    """Run the `seqmed` command."""
+def application() -> Typer:
+    """Return the `seqmed` command with all its commands."""
     import typer
 
     from seqmed.cli.evaluate import evaluate_command
@@ -26,7 +30,7 @@ def main() -> None:
     from seqmed.cli.options import before_commands, with_option_groups
     from seqmed.cli.predict import predict_command
     from seqmed.cli.query import query_command
-    from seqmed.cli.terminal import EXIT_CODES, end_by_exception, reported_errors
+    from seqmed.cli.terminal import EXIT_CODES
 
     app = typer.Typer(
         name="seqmed", help=HELP, epilog=EXIT_CODES, no_args_is_help=True,
@@ -41,6 +45,14 @@ def main() -> None:
     for name, command in commands.items():
         alone = command is example_command  # lists the data sets
         app.command(name, no_args_is_help=not alone)(with_option_groups(command))
+    return app
+
+
+def main() -> None:
+    """Run the `seqmed` command."""
+    from seqmed.cli.terminal import end_by_exception, reported_errors
+
+    app = application()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # file names may be no text

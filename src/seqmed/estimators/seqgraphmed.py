@@ -145,7 +145,7 @@ class SeqGraphMED(StreamClassifier):
         Classes so far, sorted.
     n_features_in_ : int
         Number of columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Column names. Only available if the first batch has column names that are all strings.
     n_batches_ : int
         Number of batches learned; `fit` counts as one.
@@ -164,7 +164,7 @@ class SeqGraphMED(StreamClassifier):
         Weights of the experts "margin", "graph" and "linear" in the core. Their sum is 1.
     class_prior_ : {"evidence", "uniform"}
         Treatment of classes with more labels.
-    scale_ : ndarray of shape (n_features_in_,)
+    scale_ : ndarray of shape (`n_features_in_`,)
         Scales of the columns; all 1 if they are not scaled.
     n_kept_ : int
         Number of rows kept for the graph.
@@ -523,7 +523,7 @@ class SeqGraphMED(StreamClassifier):
 
     @property
     def scale_(self) -> Array:
-        """Scales of the columns, (n_features_in_,); all 1 if they are not scaled."""
+        """Scales of the columns, (`n_features_in_`,); all 1 if they are not scaled."""
         model = self._snapshot()
         scale = model._state.column_scale
         return scale.copy() if scale.size else np.ones(model.n_features_in_)

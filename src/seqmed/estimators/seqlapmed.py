@@ -107,7 +107,7 @@ class SeqLapMED(SeqMED):
         Classes so far, sorted.
     n_features_in_ : int
         Number of columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Column names. Only available if the first batch has column names that are all strings.
     n_batches_ : int
         Number of batches learned.

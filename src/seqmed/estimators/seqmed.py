@@ -120,7 +120,7 @@ class SeqMED(StreamClassifier):
         Classes so far, sorted.
     n_features_in_ : int
         Number of columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Column names. Only available if the first batch has column names that are all strings.
     n_batches_ : int
         Number of batches learned.

@@ -127,7 +127,7 @@ def resolve_gamma(gamma: float | str, points: Points, weights: Array) -> float:
 
 @dataclass(frozen=True, eq=False)
 class RBF(Kernel):
-    """``exp(-gamma |x - x'|^2)``; the paper's width ``w`` is ``gamma = 1 / (2 w^2)``.
+    """RBF kernel ``exp(-gamma |x - x'|^2)``; the paper's width ``w`` is ``gamma = 1 / (2 w^2)``.
 
     ``centre`` (p,) is the mean of the first dense batch, subtracted because a common offset of all
     rows would make digits cancel; None if no centring is needed.
@@ -192,7 +192,7 @@ def squared_distances(left: Points, right: Points) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Linear(Kernel):
-    """``x . x'``; an expansion is kept as one weight vector per machine.
+    """Linear kernel ``x x'``; an expansion is kept as one weight vector per machine.
 
     An expansion of sparse points lists them, as long as they are smaller than the weights of the
     columns that occur.
@@ -256,7 +256,7 @@ def on_columns(expansion: Expansion) -> Expansion:
 
 @dataclass(frozen=True, eq=False)
 class Polynomial(Kernel):
-    """``(gamma x . x' + coef0) ** degree``."""
+    """Polynomial kernel ``(gamma x x' + coef0)^degree``."""
 
     gamma: float | str = "scale"
     degree: int = 3

@@ -98,7 +98,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         Classes so far, sorted.
     n_features_in_ : int
         Number of columns. Only available if the estimator has it.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Column names. Only available if the first batch has column names that are all strings.
     n_batches_ : int
         Number of batches learned.

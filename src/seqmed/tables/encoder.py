@@ -128,7 +128,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Kinds and statistics of the columns.
     needed_ : tuple of str
         The columns that every table must have.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         All columns of the first batch, without the column of labels.
     n_features_in_ : int
         Number of these columns.

@@ -76,7 +76,7 @@ class StreamPipeline(Pipeline):
         Classes of the final estimator.
     n_features_in_ : int
         Number of columns that the first step takes. Only available if the first step has it.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Column names that the first step takes. Only available if the first step has them.
 
     See Also
