@@ -86,7 +86,9 @@ def with_a_new_name(header, tensors):
 def test_an_older_format_is_upgraded_step_by_step(path, model, monkeypatch):
     seqmed.save(model, path)
     rewritten(path, older)
-    with pytest.raises(model_file.ModelFileError, match=rf"expected format {FORMAT}, .*reads: load"):
+    with pytest.raises(
+        model_file.ModelFileError, match=rf"expected format {FORMAT}, .*reads: load"
+    ):
         seqmed.load(path)
 
     upgrades = {FORMAT - 2: with_new_tensors, FORMAT - 1: with_a_new_name}
