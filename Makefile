@@ -10,7 +10,7 @@ WORKERS ?= 2
 PYTHONS ?= all
 PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo docs paper test test-all test-browser test-installs screenshots check bench clean
+.PHONY: help demo docs paper test test-all test-browser test-installs dist screenshots check bench clean
 
 help:
 	@echo "make demo      SeqGraphMED beside other classifiers, and the paper's figures in short"
@@ -20,6 +20,7 @@ help:
 	@echo "make test-browser  run the tests of the labeling page, and of a site that was built, in Chromium;"
 	@echo "                   as root, install it first"
 	@echo "make test-installs  install without constraints: every Python, lowest versions, no home (5 minutes)"
+	@echo "make dist      build and check what is released, in dist; then test-installs on it (8 minutes)"
 	@echo "make screenshots   take the screenshots of docs/labeling.md"
 	@echo "make docs      build the documentation site in build/site (6 minutes on 2 cores)"
 	@echo "make check     style, types, import rules"
@@ -54,6 +55,10 @@ test-browser: $(READY)
 test-installs:
 	$(PYTHON) tests/installs/check_installs.py $(PYTHONS)
 
+dist:
+	$(PYTHON) tests/installs/make_dist.py
+	$(PYTHON) tests/installs/check_installs.py --wheel dist/*.whl $(PYTHONS)
+
 screenshots: $(READY)
 	mkdir -p $(AXE)
 	tests/browser/install.sh $(AXE)
@@ -80,7 +85,7 @@ bench: $(READY)
 	cd benchmarks && ../$(BIN)/python speed.py
 
 clean:
-	rm -rf .venv demo build docs/gallery docs/reference/generated .import_linter_cache src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv demo build dist docs/gallery docs/reference/generated .import_linter_cache src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml constraints.txt

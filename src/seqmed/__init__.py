@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from seqmed.tables.encoder import TableEncoder
     from seqmed.tables.stream_pipeline import StreamPipeline, make_stream_pipeline
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ConceptChangeWarning",

@@ -13,8 +13,13 @@ import json
 import warnings
 from pathlib import Path
 
+import llvmlite.binding
+import numba
 import numpy as np
+import scipy
+import scipy.linalg  # loads its BLAS
 import scipy.sparse as sp
+import sklearn
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     HistGradientBoostingClassifier,
@@ -25,6 +30,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
+from threadpoolctl import threadpool_info
 
 import seqmed
 from seqmed import (
@@ -153,7 +159,13 @@ MODELS = {
         {"model__gamma": ["scale", 1e4]},
     ),
 }
-
+# Models with experts, which `load` fits again.
+WITH_EXPERTS = (
+    "SeqGraphMED-default",
+    "SeqGraphMED-experts",
+    "SeqGraphMED-sparse",
+    "SeqGraphMED-SeqLapMED",
+)
 
 # Batches that a model learns, if not three.
 N_BATCHES = {"PrequentialSearch": 8, "SeqGraphMED-change": 10}
@@ -192,6 +204,16 @@ def probes(name):
     return X @ make_batch(0)[0].T if name.endswith("precomputed") else X
 
 
+def machine():
+    """Return what the rounding of results depends on: the processor and the libraries."""
+    pools = threadpool_info()  # after numpy and scipy have loaded theirs
+    return {
+        "processor": llvmlite.binding.get_host_cpu_name(),
+        "kernels": sorted({pool["architecture"] for pool in pools if "architecture" in pool}),
+        **{each.__name__: each.__version__ for each in (numba, np, scipy, sklearn)},
+    }
+
+
 def main():
     for name in MODELS:
         path = FOLDER / f"format-{FORMAT}-{name}.safetensors"
@@ -202,6 +224,7 @@ def main():
         expected = {
             "labels": model.predict(X).tolist(),
             "probabilities": model.predict_proba(X).tolist(),
+            "machine": machine(),
         }
         path.with_suffix(".json").write_text(json.dumps(expected) + "\n")
 

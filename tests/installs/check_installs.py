@@ -1,8 +1,9 @@
 """Installs seqmed as a user does, without the constraints of the development, and runs `smoke.py`.
 
-Usage: python tests/installs/check_installs.py [all | newest | 3.11 3.12 ...]
+Usage: python tests/installs/check_installs.py [--wheel FILE] [all | newest | 3.11 3.12 ...]
 
-The wheel is built from a clean copy of the source, and installed into fresh environments:
+The wheel is FILE, or is built from a clean copy of the source. It is installed into fresh
+environments. No compiler is on their path, so that all dependencies must have wheels too:
 
 - of every Python that is chosen and found, with the newest versions of all dependencies;
 - of the oldest Python that is allowed, if it is chosen, with the lowest versions that
@@ -33,7 +34,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("pyproject.toml", "README.md", "LICENSE", "src")
+SOURCES = (
+    "pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", "src",
+)  # fmt: skip
 GENERATED = ("__pycache__", "*.egg-info")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OLDEST = tuple(int(part) for part in PROJECT["requires-python"].removeprefix(">=").split("."))
@@ -61,6 +64,12 @@ import seqmed
 folders = [Path(seqmed.__file__).parent, Path.home(), *Path(seqmed.__file__).parent.rglob("*/")]
 sys.exit(f"{[str(f) for f in folders if os.access(f, os.W_OK)]} can be written"
          if any(os.access(folder, os.W_OK) for folder in folders) else 0)
+"""
+# Ends with an error if a compiler is on the path.
+NO_COMPILER = """
+import shutil, sys
+found = [name for name in ("cc", "gcc", "clang", "c++", "g++", "cl") if shutil.which(name)]
+sys.exit(f"{found} are on the path" if found else 0)
 """
 
 
@@ -150,8 +159,9 @@ def choose(found: Sequence[Python], words: Sequence[str]) -> list[Python]:
 
 
 def run(*command: Any, folder: Path, identity: Identity | None = None, **variables: str) -> str:
-    """Run a command to its end, without the variables that are not wanted; return its output."""
+    """Run a command to its end, with the path of an interpreter alone; return its output."""
     environment = {name: text for name, text in os.environ.items() if not UNWANTED.match(name)}
+    environment["PATH"] = str(Path(command[0]).parent)  # an environment of Python has no compiler
     try:
         done = subprocess.run(
             [*map(str, command)], cwd=folder, env=environment | variables, stdin=subprocess.DEVNULL,
@@ -182,9 +192,8 @@ def pip(interpreter: Path, command: str, *arguments: Any, folder: Path) -> None:
     run(interpreter, "-m", "pip", command, *quiet, *arguments, folder=folder)
 
 
-def build(python: Python, folder: Path) -> Path:
-    """Return the wheel, built from a copy of the source: a build folder may hold old modules."""
-    copy, made = folder / "source", folder / "wheels"
+def copy_source(copy: Path) -> None:
+    """Copy the source: a build folder may hold old modules."""
     for name in SOURCES:
         source = ROOT / name
         if source.is_dir():
@@ -192,6 +201,12 @@ def build(python: Python, folder: Path) -> Path:
         else:
             copy.mkdir(exist_ok=True)
             shutil.copy(source, copy)
+
+
+def build(python: Python, folder: Path) -> Path:
+    """Return the wheel, built from a copy of the source."""
+    copy, made = folder / "source", folder / "wheels"
+    copy_source(copy)
     with environment(python, folder) as interpreter:
         try:
             small = (SMALL_PACKAGE, "--no-deps", "--retries", 1, "--dest", folder / "downloads")
@@ -220,6 +235,7 @@ def smoke(
     interpreter: Path, folder: Path, identity: Identity | None = None, **variables: str
 ) -> None:
     """Run the smoke test in an empty folder that the user may write."""
+    run(interpreter, "-c", NO_COMPILER, folder=folder)
     script = Path(shutil.copy(Path(__file__).with_name("smoke.py"), folder))
     with tempfile.TemporaryDirectory(dir=folder) as place:
         if identity:
@@ -318,8 +334,11 @@ class Report:
         return made
 
 
-def main(words: Sequence[str]) -> int:
+def main(words: list[str]) -> int:
     """Run all parts; return 1 if one of them failed."""
+    given_wheel = None
+    if words[:1] == ["--wheel"]:
+        given_wheel, words = Path(words[1]).resolve(strict=True), words[2:]
     found = pythons()
     if not found:
         sys.exit(f"no Python {OLDEST_NAME} or newer was found: install one.")
@@ -329,7 +348,7 @@ def main(words: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="seqmed-installs-") as name:
         folder = Path(name)
         folder.chmod(0o755)  # for the other user
-        wheel = report.run("wheel", build, versions[0], folder)
+        wheel = given_wheel or report.run("wheel", build, versions[0], folder)
         parts: dict[str, tuple[Any, ...]] = {
             f"Python {python.name}, newest versions": (newest, python) for python in versions
         }

@@ -9,9 +9,12 @@ from __future__ import annotations
 import csv
 import http.client
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 import warnings
 from importlib.metadata import version
@@ -125,7 +128,9 @@ def run(*arguments: str) -> str:
 
 def command(*arguments: str) -> list[str]:
     """Return the command that the installation has put beside the interpreter."""
-    return [str(Path(sys.executable).with_name("seqmed")), *arguments]
+    found = shutil.which("seqmed", path=sysconfig.get_path("scripts"))
+    assert found, "the command was not installed"
+    return [found, *arguments]
 
 
 def check_labeling() -> None:
@@ -147,6 +152,8 @@ def check_labeling() -> None:
         card = {name: cards[0][name] for name in ("file", "row", "version")}
         action = {"session": session, "number": 1, "action": "label", "label": "setosa", **card}
         ask(host, f"/{token}/act", action)
+        if os.name == "nt":  # Windows has no signal that interrupts one process
+            return
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, (process.returncode, out, err)

@@ -424,7 +424,11 @@ def filled(text):
 
 RECORD = {"record": {"type": "Popen", "fields": {"args": "true"}}}
 PLANS = {
-    "another version": (made(document(format=2)), "format 2, written by seqmed '0.1.0'.*learn"),
+    "an old version": (made(document(format=2)), "format 2, written by seqmed '0.1.0'.*learn"),
+    "a newer version": (
+        made(document(format=FORMAT + 1, library="7.1")),
+        f"format {FORMAT + 1}, written by seqmed '7.1'.*install the version that wrote it",
+    ),
     "no version": (made({}), "format None"),
     "nearly a version": (made(document(format=3.0)), r"format 3\.0"),
     "a member more": (made(document(more=1)), "unknown: .*more"),
@@ -447,8 +451,8 @@ PLANS = {
     "an unknown parameter": (parameters(D=1), "unknown: .*'D'"),
     "a missing parameter": (parameters("StreamPipeline"), "missing: .*'steps'"),
     "no parameters": (
-        made(document([{"estimator": {"class": "SeqMED", "parameters": {}, "state": {}}}])),
-        "missing: .*'C'",
+        made(document([{"estimator": {"class": "SeqMED", "state": {}}}])),
+        "missing: .*'parameters'",
     ),
     "a wrong parameter": (parameters(C=-1.0), "'C' parameter"),
     "a record for a kernel": (parameters(kernel=None), "'kernel' parameter"),

@@ -8,9 +8,9 @@ annotations of the records are its schema (`annotations`). docs/model-file.md de
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from seqmed.estimators.base import StreamClassifier, snapshot
 from seqmed.estimators.validation import refuse_plain_pipeline
@@ -37,6 +37,10 @@ Model: TypeAlias = StreamClassifier | PrequentialSearch | StreamPipeline
 """A model that can be saved."""
 
 FORMAT = 5
+# The oldest format that is read. An upgrade changes header and tensors of a format in place into
+# those of the next, and so on; not needed if only fields with defaults are new.
+OLDEST_FORMAT = 5
+UPGRADES: dict[int, Callable[[dict[str, Any], Tensors], None]] = {}
 # Remedy for a file with a valid checksum and invalid content.
 ADVICE = (
     " Its checksum is valid, so it was written by another program or a newer version: use a file "
@@ -122,7 +126,8 @@ def load(path: AnyPath) -> Model:
     Raises
     ------
     ModelFileError
-        If the file is not a model file, was altered, or has another format version.
+        If the file is not a model file, was altered, or has a format that this version of seqmed
+        does not read: one of a newer version, or one from before 0.2.0.
     OSError
         If the file cannot be read.
     """
@@ -203,17 +208,31 @@ def build(header: dict[str, Any], tensors: Tensors) -> tuple[Any, dict[str, Any]
 
 
 def open_header(content: bytes) -> tuple[dict[str, Any], Tensors]:
-    """Return the valid header of a file, and its tensors."""
+    """Return the valid header of a file, and its tensors, both as the present format has them."""
     header, tensors = unpack(content)
     version = header.get("format")
-    if type(version) is not int or version != FORMAT:
-        raise ValueError(
-            f"it is of format {version!r}, written by seqmed {header.get('library')!r}, expected "
-            f"format {FORMAT}: read it with the version that wrote it, or learn the model again"
-        )
+    if type(version) is not int or not OLDEST_FORMAT <= version <= FORMAT:
+        refuse_format(version, header.get("library"))
     check_fields(header, HEADER, "header")
     check_fields(header["about"], ABOUT, "header")
+    for older in range(version, FORMAT):
+        if older in UPGRADES:
+            UPGRADES[older](header, tensors)
     return header, tensors
+
+
+def refuse_format(version: Any, writer: Any) -> NoReturn:
+    """Refuse a format that this version of the library does not read."""
+    from seqmed import __version__
+
+    read = f"{OLDEST_FORMAT} to {FORMAT}" if OLDEST_FORMAT < FORMAT else f"{FORMAT}"
+    remedy = "load it with the version that wrote it, or learn the model again"
+    if type(version) is int and version > FORMAT:
+        remedy = "install the version that wrote it, or a newer one"
+    raise ValueError(
+        f"it is of format {version!r}, written by seqmed {writer!r}, expected format {read}, which "
+        f"seqmed {__version__} reads: {remedy}"
+    )
 
 
 def decode_extra(header: dict[str, Any], tensors: Tensors) -> dict[str, Any] | None:

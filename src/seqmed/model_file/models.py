@@ -9,6 +9,7 @@ saved file can be loaded.
 from __future__ import annotations
 
 import inspect
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -90,8 +91,6 @@ ATTRIBUTES = {**MODELS, **TRANSFORMERS, **EXPERTS}
 OUTPUT, CONTAINERS = "_sklearn_output_config", ("default", "pandas", "polars")
 # Attributes that not every fitted estimator has.
 OPTIONAL = (*COLUMNS, "_minus_one_seen", OUTPUT)
-# Parameters that files of earlier versions do not have.
-NEW_PARAMETERS = {TableEncoder: ("decimal", "thousands")}
 CLASSES = {kind.__name__: kind for kind in ATTRIBUTES}
 # Types of attributes without annotation; all others are arrays or None.
 TYPES = {
@@ -138,10 +137,17 @@ def estimator_class(name: Any) -> Any:
     return CLASSES[name]
 
 
+@cache
+def defaults(kind: Any) -> dict[str, Any]:
+    """Return the defaults of fields and parameters, which files of older versions may lack."""
+    parameters = inspect.signature(kind).parameters.values()
+    return {each.name: each.default for each in parameters if each.default is not each.empty}
+
+
 def made_record(kind: Any, parts: dict[str, Any]) -> Any:
     """Return a record with the given fields; refuse fields that are not valid."""
     name = kind.__name__
-    check_fields(parts, field_types(kind), name)
+    check_fields(parts, field_types(kind), name, defaults(kind))
     for part, value in parts.items():
         numbers = value.data if sp.issparse(value) else value
         if isinstance(numbers, np.ndarray) and numbers.dtype.kind == "f":
@@ -235,8 +241,8 @@ class ModelEncoder(Encoder):
 
 def other_than_default(kind: Any, parameters: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of an estimator that differ from the defaults of its class."""
-    defaults = {name: each.default for name, each in inspect.signature(kind).parameters.items()}
-    return {name: each for name, each in parameters.items() if repr(each) != repr(defaults[name])}
+    usual = defaults(kind)
+    return {name: each for name, each in parameters.items() if repr(each) != repr(usual[name])}
 
 
 def generator_state(generator: np.random.RandomState, where: str) -> dict[str, Any]:
@@ -288,9 +294,8 @@ class ModelDecoder(Decoder):
         check_fields(content, {"class": str, "parameters": dict, "state": dict}, "estimator")
         kind = estimator_class(content["class"])
         parameters = self.decode_named(content["parameters"])
-        needed = dict.fromkeys(inspect.signature(kind).parameters, object)
-        optional = needed if kind in EXPERTS else NEW_PARAMETERS.get(kind, ())
-        check_fields(parameters, needed, kind.__name__, optional)
+        known = dict.fromkeys(inspect.signature(kind).parameters, object)
+        check_fields(parameters, known, kind.__name__, defaults(kind))
         return restored(kind, parameters, self.decode_named(content["state"]))
 
     def _build_record(self, content: Any) -> Any:
