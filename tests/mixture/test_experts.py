@@ -340,7 +340,7 @@ def test_boosting_waits_for_labels_and_few_classes(monkeypatch):
     few, many = labeled_rows(59), labeled_rows(60)
     assert Expert("boosting", template).refitted(few, few.weights, 0).fit is None
     assert Expert("boosting", template).refitted(many, many.weights, 0).fit is not None
-    classes = labeled_rows(90, 4)
+    classes = labeled_rows(90, 7)
     assert Expert("boosting", template).refitted(classes, classes.weights, 0).fit is None
 
 
