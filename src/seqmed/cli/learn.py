@@ -219,7 +219,9 @@ def learn_command(
             raise CommandError("--plot draws the file of --log: add --log FILE.")
         check_plot(plot, force=batches.force)
     outputs = {"MODEL": model, "--log": log, "--plot": plot}
-    refuse_shared(outputs, None, [*data, *([] if late is None else [late])], reading.file_format)
+    refuse_shared(
+        outputs.items(), None, [*data, *([] if late is None else [late])], reading.file_format
+    )
     if log is not None:
         refuse_existing(log, force=True)  # it is added to
         check_log_file(log)

@@ -16,7 +16,12 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing, check_random_state, indexable, metaestimators
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    _num_samples,
+    check_consistent_length,
+    check_is_fitted,
+)
 
 from seqmed.classes import Rows
 from seqmed.estimators.bases import BaseEstimator, ClassifierMixin
@@ -41,9 +46,13 @@ from seqmed.estimators.validation import (
 )
 from seqmed.late_rows import KeptLabels, LateLabels
 from seqmed.numeric.arrays import Array, Indices, Mask, Points
-from seqmed.numeric.execution import callers_level
+from seqmed.numeric.execution import callers_level, one_thread
 from seqmed.numeric.expectations import expect
 from seqmed.uncertainty import Uncertainty
+
+# Number of rows in a block of `in_blocks`: a multiple of the tiles of BLAS, and large enough that
+# the fixed cost of a call is small.
+BLOCK = 4800
 
 Estimator = TypeVar("Estimator")
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -627,6 +636,25 @@ def copy_to_fit(estimator: Any) -> Any:
     The copy is shallow for models of this package, and deep for all others.
     """
     return snapshot(estimator) if hasattr(estimator, "_snapshot") else deepcopy(estimator)
+
+
+# -- rows in blocks ----------------------------------------------------------------------------
+
+
+def in_blocks(function: Callable[[Any], tuple[Any, ...]], X: Any) -> list[Any]:
+    """Return arrays with an entry for every row that do not depend on the other rows of X.
+
+    BLAS rounds a row differently at the end of a product, and in products of other sizes. The
+    function is therefore called with exactly `BLOCK` rows each time, the last of which are repeated
+    rows. It returns arrays with an entry for each of these rows. X has at least one row.
+    """
+    n_rows, parts = _num_samples(X), []
+    with one_thread():
+        for start in range(0, n_rows, BLOCK):
+            size = min(BLOCK, n_rows - start)
+            block = _safe_indexing(X, start + np.arange(BLOCK) % size)
+            parts.append([each[:size] for each in function(block)])
+    return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
 
 
 # -- estimators that have an estimator -------------------------------------------------------------
