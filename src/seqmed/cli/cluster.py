@@ -152,9 +152,9 @@ def connected(cluster: str) -> Iterator[Any]:
     """Connect to a cluster, or start processes of this machine; yield `seqmed.dask`."""
     import logging
 
-    from distributed import Client, LocalCluster
+    import seqmed.dask as dask  # before Dask: its error names the extra
 
-    import seqmed.dask as dask
+    from distributed import Client, LocalCluster  # isort: skip
 
     number = local_processes(cluster)
     try:
