@@ -31,8 +31,8 @@ from seqmed.estimators.row_sample import (
     MISSING,
     SamplePlan,
     Summary,
-    check_not_empty,
     plan_for,
+    whole_sample,
 )
 from seqmed.estimators.validation import (
     ClassifiedRows,
@@ -98,6 +98,12 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from one batch and discard everything learned before.
 
+        Of a large batch, a random sample is learned, chosen by `random_state` and the numbers of
+        the rows: at most 100,000 labeled rows, at least one of them of every class, and at most
+        50,000 unlabeled rows. With a graph over kept rows, there are at most as many unlabeled rows
+        as the graph may keep; `GraphPropagation` has the same limit for labeled rows. A stream of
+        batches with `partial_fit` learns all rows.
+
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
@@ -153,7 +159,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _fit_summary(self, plan: SamplePlan, summary: Summary) -> Self:
         """Learn the merged summary of a table, and discard everything learned before."""
         self._check_kernel("fit from a sample")
-        check_not_empty(summary)
+        summary = whole_sample(plan, summary)
         return self._fit(summary.rows, summary.y, summary.weights, plan, summary.n_left_out)
 
     def partial_fit(

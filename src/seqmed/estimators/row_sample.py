@@ -134,8 +134,10 @@ class Summary:
         """Return the summary with the rows of the sample only, in the order of the table."""
         chosen = plan.chosen(self.numbers, self.kinds, self.labels)
         chosen = chosen[np.argsort(self.numbers[chosen])]
-        if np.array_equal(chosen, np.arange(self.size)):
-            return self
+        return self if np.array_equal(chosen, np.arange(self.size)) else self.take(chosen)
+
+    def take(self, chosen: Indices) -> Summary:
+        """Return the summary with some of its rows, by their places."""
         return replace(
             self,
             rows=take(self.rows, chosen),
@@ -150,15 +152,6 @@ def plan_for(model: Any, seed: int, sizes: tuple[int, int]) -> SamplePlan:
     """Return the plan of a classifier; ``sizes`` are numbers of unlabeled and labeled rows."""
     signs = not model._semi_supervised and is_minus_one(model.unlabeled)
     return SamplePlan(seed, *sizes, model.unlabeled, signs)
-
-
-def check_not_empty(summary: Summary) -> None:
-    """Refuse a table without a row of positive weight."""
-    if not summary.size:
-        raise ValueError(
-            "the table has no row with a positive sample_weight, expected at least one: pass rows, "
-            "or correct the weights."
-        )
 
 
 def summarise(
@@ -184,7 +177,7 @@ def summarise(
     array = as_label_array([None] * n_rows if y is None else y)
     check_consistent_length(range(n_rows), array)
     labeled, found = split_labels(array, plan.marker)
-    weights = _check_sample_weight(sample_weight, labeled, ensure_non_negative=True)
+    weights = checked_weights(sample_weight, n_rows)
     kinds = np.where(labeled, LABELED, MISSING).astype(np.int8)
     signs = plan.signs and are_plus_one(found)
     if signs:
@@ -204,6 +197,17 @@ def summarise(
         np.bincount(kinds[used], minlength=3),
     )
     return part.sampled(plan)
+
+
+def checked_weights(given: ArrayLike | None, n_rows: int) -> Array:
+    """Return the weights of the rows of a part, (n,), all of which may be 0."""
+    if given is None:
+        return np.ones(n_rows)
+    weights = np.asarray(given)
+    if weights.shape == (n_rows,) and not weights.any():
+        return np.zeros(n_rows)
+    checked = _check_sample_weight(given, np.empty(n_rows), ensure_non_negative=True)
+    return np.asarray(checked, dtype=np.float64)
 
 
 def merge(plan: SamplePlan, one: Summary, other: Summary) -> Summary:
@@ -226,6 +230,25 @@ def merge(plan: SamplePlan, one: Summary, other: Summary) -> Summary:
         n_seen,
     )
     return both.sampled(plan)
+
+
+def whole_sample(plan: SamplePlan, summary: Summary) -> Summary:
+    """Return the sample that `fit` learns, from the merged summary of a whole table.
+
+    If -1 turns out to be a class, its rows are labeled rows like others.
+    """
+    if not summary.size:
+        raise ValueError(
+            "the table has no row with a positive sample_weight, expected at least one: pass rows, "
+            "or correct the weights."
+        )
+    if not (summary.kinds == MARKED).any():
+        return summary
+    kinds = np.where(summary.kinds == MARKED, LABELED, summary.kinds).astype(np.int8)
+    n_seen = np.array(
+        [summary.n_seen[MISSING], 0, summary.n_seen[MARKED] + summary.n_seen[LABELED]]
+    )
+    return replace(summary, kinds=kinds, n_seen=n_seen).sampled(plan)
 
 
 def merged_labels(parts: Sequence[Summary], signs: bool) -> tuple[NDArray[np.int8], Labels]:
@@ -285,7 +308,7 @@ def stacked_rows(parts: Sequence[Any]) -> Any:
             f"the parts of the table are of the types {names}, expected one type: convert them."
         )
     for other in others:
-        check_same_columns(column_names(first), column_names(other))
+        check_same_columns(names_of_columns(first), names_of_columns(other))
     if sp.issparse(first):
         return sp.csr_array(sp.vstack(parts, format="csr"))
     if isinstance(first, np.ndarray):
@@ -309,7 +332,7 @@ def stacked_arrays(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return np.concatenate(parts)
 
 
-def column_names(X: Any) -> Sequence[Any] | None:
+def names_of_columns(X: Any) -> Sequence[Any] | None:
     """Return the names of columns, or their numbers for an array; None for other forms."""
     if isinstance(X, Mapping):
         return list(X)
@@ -351,10 +374,14 @@ def stacked_frames(parts: Sequence[Any]) -> Any:
     import narwhals as nw
 
     library: Any = nw.get_native_namespace(nw.from_native(parts[0], allow_series=True))
-    names = column_names(parts[0])
+    names = names_of_columns(parts[0])
     if names is not None:
         parts = [part[names] for part in parts]
     if library.__name__ == "polars":
+        for name in names or ():
+            types = {part.schema[name] for part in parts} - {library.Null}
+            if library.String in types and len(types) > 1:  # polars would write numbers as texts
+                raise ValueError(SEVERAL_TYPES.format(f"{name!r} is text in some parts only"))
         try:
             return library.concat(parts, how="vertical_relaxed")
         except library.exceptions.PolarsError as error:

@@ -38,7 +38,6 @@ from seqmed.mixture import column_scales, mixture_state
 from seqmed.mixture import learning as mixture_update
 from seqmed.mixture.experts import default_experts, named_experts
 from seqmed.mixture.explanation import ArrayView, Explanation, LearnedRows, View, explained
-from seqmed.mixture.labeled_rows import MOST
 from seqmed.mixture.mixture_state import MixtureInfo, MixtureParameters, MixtureState
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, check_overflow
 from seqmed.numeric.execution import callers_level
@@ -188,7 +187,7 @@ class SeqGraphMED(StreamClassifier):
     Notes
     -----
     `fit` shuffles the rows and learns them in mini-batches, all at once if the estimator learns
-    from unlabeled rows. The memory of the graph is bounded; that of the margin expert is bounded by
+    from unlabeled rows. Of large tables it learns a sample. The memory of the graph is bounded; that of the margin expert is bounded by
     its ``budget``.
 
     The predictions of labeled rows before they were learned calibrate the probabilities. With
@@ -429,8 +428,9 @@ class SeqGraphMED(StreamClassifier):
         return n_rows if self._template()._semi_supervised else FIT_BATCH
 
     def _sample_sizes(self) -> tuple[int, int]:
-        unlabeled = most_kept(self.graph_memory)
-        return unlabeled, max(MOST, unlabeled)
+        template, kept = self._template(), most_kept(self.graph_memory)
+        unlabeled, labeled = template._sample_sizes()
+        return max(kept, unlabeled if template._semi_supervised else 0), max(kept, labeled)
 
     def _begin(self, rows: Rows, seed: int) -> MixtureState:
         template, scale = self._template(), np.zeros(0)

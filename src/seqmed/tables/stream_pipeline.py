@@ -27,9 +27,9 @@ from seqmed.estimators.bases import Pipeline
 from seqmed.estimators.row_sample import (
     SamplePlan,
     Summary,
-    check_not_empty,
     number_of_rows,
     summarise,
+    whole_sample,
 )
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqmed import SeqMED
@@ -118,7 +118,9 @@ class StreamPipeline(Pipeline):
     def fit(self, X: Any, y: ArrayLike | None = None, **params: Any) -> Self:
         """Fit all steps to one batch and discard everything learned before.
 
-        `partial_fit` may follow.
+        `partial_fit` may follow. If the final estimator would learn a sample of a large batch, as
+        the classifiers of seqmed do, the transformers are fitted to the same sample; bad cells of
+        other rows are not found.
 
         Parameters
         ----------
@@ -155,7 +157,7 @@ class StreamPipeline(Pipeline):
         plan, n_rows, weights = self._sample_plan(), number_of_rows(X), own.get("sample_weight")
         if weights is None and n_rows <= min(plan.unlabeled, plan.labeled):
             return self._begun("fit", X, y, by_step)
-        summary = summarise(plan, X, y, weights)
+        summary = whole_sample(plan, summarise(plan, X, y, weights))
         if summary.size == n_rows:
             return self._begun("fit", X, y, by_step)
         others = {
@@ -179,18 +181,17 @@ class StreamPipeline(Pipeline):
 
     def _fit_summary(self, plan: SamplePlan, summary: Summary) -> Self:
         """Learn the merged summary of a table, and discard everything learned before."""
-        self.steps = self._begun_with(plan, summary, {})
+        self.steps = self._begun_with(plan, whole_sample(plan, summary), {})
         return self
 
     def _begun_with(
         self, plan: SamplePlan, summary: Summary, by_step: dict[str, dict[str, Any]]
     ) -> Steps:
-        """Return clones of the steps, fitted to the merged summary of a table."""
+        """Return clones of the steps, fitted to the sample of a table."""
 
         def learn(final: Any, features: Any) -> None:
             final._fit_summary(plan, replace(summary, rows=features))
 
-        check_not_empty(summary)
         return self._begun_by(learn, summary.rows, summary.y, by_step)
 
     @available_if_has("_final_estimator", "partial_fit")
