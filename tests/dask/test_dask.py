@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from contextlib import nullcontext
+from itertools import pairwise
 
 import dask
 import dask.array as da
@@ -58,8 +59,7 @@ def probabilities(plain):
 
 
 def parts_of(frame, sizes):
-    ends = np.cumsum([0, *sizes])
-    return [frame.iloc[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+    return [frame.iloc[a:b] for a, b in pairwise(np.cumsum([0, *sizes]))]
 
 
 def delayed_parts(sizes=SIZES["odd"], frame=FRAME):
@@ -234,7 +234,7 @@ def test_a_whole_graph_that_does_not_fit_is_refused(monkeypatch):
 
     monkeypatch.setattr(on_dask.psutil, "virtual_memory", Memory)
     data = da.zeros((10**7, 20), chunks=(10**6, 20))
-    with pytest.raises(MemoryError, match="needs about 15.3 GiB, and 0.9 GiB are free"):
+    with pytest.raises(MemoryError, match=r"needs about 15\.3 GiB, and 0\.9 GiB are free"):
         on_dask.fit(GraphPropagation(graph_memory=10**7), data, np.zeros(10**7))
 
 
@@ -270,15 +270,15 @@ def test_too_little_memory_names_the_remedy():
     with (
         dask.config.set(own),
         LocalCluster(
-            n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50,
+            n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=50,
             memory_limit="600MiB",
         ) as cluster,
         Client(cluster),
-        pytest.raises(PartitionError, match=r"partition 1: .*smaller partitions.*more memory"),
     ):  # fmt: skip
         parts = delayed_parts()
         parts[1] = dask.delayed(without_end)(parts[1])
-        on_dask.partial_fit(model(), parts, label="kind")
+        with pytest.raises(PartitionError, match=r"partition 1: .*smaller partitions.*more memory"):
+            on_dask.partial_fit(model(), parts, label="kind")
 
 
 @pytest.mark.parametrize("with_client", [True, False])
@@ -310,7 +310,7 @@ def test_a_bad_partition_of_a_stream_leaves_what_was_learned(client):
     parts = delayed_parts([300] * 5)
     parts[2] = dask.delayed(FRAME.drop(columns="b"))
     learner = model()
-    with pytest.raises(PartitionError, match="partition 2: .*'b'"):
+    with pytest.raises(PartitionError, match=r"partition 2: .*'b'"):
         on_dask.partial_fit(learner, parts, label="kind")
     assert learner[-1].n_batches_ == 2
 

@@ -62,7 +62,7 @@ def test_ray(learned):
     ray = pytest.importorskip("ray", reason="the recipe for Ray needs ray[data]")
     pytest.importorskip("ray.data", reason="the recipe for Ray needs ray[data]")
     fitted, file, source, rows = learned
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
     try:
         predict = recipe("ray_recipe").predict
         found = predict(file, ray.data.read_parquet(source).repartition(3)).to_pandas()

@@ -166,10 +166,10 @@ def connected(cluster: str) -> Iterator[Any]:
         raise CommandError(
             f"no scheduler answers at {cluster}: check the address, or use --cluster local."
         ) from error
-    # workers that are interrupted or killed are no news: the command tells what matters
+    # port 0, because Dask warns of a port that is taken; interrupted workers are no news
     with (
         LocalCluster(
-            n_workers=number, threads_per_worker=1, dashboard_address=None,
+            n_workers=number, threads_per_worker=1, dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
         ) as processes,
         Client(processes),

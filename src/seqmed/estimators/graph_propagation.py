@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from seqmed import uncertainty
 from seqmed.classes import Rows, no_classes
 from seqmed.estimators.base import Started, StreamClassifier, unfitted
-from seqmed.estimators.row_sample import MISSING, SamplePlan, Summary, check_not_empty
+from seqmed.estimators.row_sample import MISSING, SamplePlan, Summary, whole_sample
 from seqmed.estimators.validation import (
     check_proportions,
     checked_class_prior,
@@ -211,7 +211,7 @@ class GraphPropagation(StreamClassifier):
         See `seqmed.graph.propagation.learn_whole` for ``search``.
         """
         self._check_parameters()
-        check_not_empty(summary)
+        summary = whole_sample(plan, summary)
         model, y = unfitted(self), summary.y
         batch = validated_batch(
             model, summary.rows, y, None, summary.weights, alone=True, new_points=True
