@@ -23,7 +23,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from seqmed.estimators import row_sample
-from seqmed.estimators.base import StreamClassifier, in_blocks, transformed
+from seqmed.estimators.base import StreamClassifier, in_blocks, snapshot, transformed
 from seqmed.estimators.graph_propagation import GraphPropagation
 from seqmed.estimators.row_sample import number_of_rows, take
 from seqmed.estimators.validation import read_labels
@@ -590,7 +590,7 @@ def on_workers(value: Any) -> Any:
     It is the result of a task. A scattered value would be lost if all workers that have it died.
     Without a client it is delayed.
     """
-    value = value._snapshot() if hasattr(value, "_snapshot") else value
+    value = snapshot(value) if hasattr(value, "_snapshot") else value  # it may learn meanwhile
     client = current_client()
     if client is None:
         return delayed(value, traverse=False)

@@ -14,7 +14,10 @@ def clusters():
     def client_of(n_workers):
         if n_workers not in started:
             cluster = LocalCluster(
-                n_workers=n_workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=50
+                n_workers=n_workers,
+                threads_per_worker=1,
+                dashboard_address="127.0.0.1:0",
+                silence_logs=50,
             )
             started[n_workers] = cluster, Client(cluster, set_as_default=False)
         return started[n_workers][1]

@@ -8,8 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from seqmed.cli.checkpoint import load_checkpoint
 from tests.support.command import popen, seqmed
 from tests.support.partitions import table, write_parts
+from tests.support.state import assert_same_bits
 
 SIZES = [300, 777, 50, 373]
 COMMANDS = {
@@ -47,6 +49,22 @@ def test_results_are_the_same(folder, address, name, kind):
     assert together.code == 0, together.err
     assert together.out == alone.out
     assert together.err == alone.err
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_sample_is_the_same(folder, address, kind, tmp_path):
+    options = ("--label", "kind", "--drop", "number", "--graph-memory", 200, "--sample")
+    arguments = (folder / f"rows-{kind}", *options)
+    alone = seqmed(tmp_path, "learn", "alone", *arguments)
+    together = seqmed(tmp_path, "learn", "together", *arguments, "--cluster", address)
+    assert together.code == 0, together.err
+    assert together.out == alone.out.replace("alone", "together")
+    models = [load_checkpoint(tmp_path / name) for name in ("alone", "together")]
+    assert_same_bits(*(model for model, _ in models))
+    assert models[0][1] == models[1][1]  # the position, and the counts
+    refused = seqmed(tmp_path, "learn", "together", *arguments[:-1], "--cluster", address)
+    assert refused.code == 2
+    assert "--cluster needs --sample" in refused.err
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

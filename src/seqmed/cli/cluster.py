@@ -48,6 +48,21 @@ class Outcome(NamedTuple):
     messages: tuple[tuple[int, bool, str], ...]
     skipped: tuple[tuple[int, Skipped], ...]
 
+    def tell(self) -> None:
+        """Print the messages, in the order of the files."""
+        for _, warning, line in sorted(self.messages):
+            (warn if warning else tell)(line)
+
+    def all_skipped(self) -> Skipped:
+        """Return the skipped rows of all files, with the examples of the first ones."""
+        total = Skipped()
+        for _, part in sorted(self.skipped, key=lambda each: each[0]):
+            for reason, count in part.counts.items():
+                for bad in part.examples[reason]:
+                    total.add(bad)
+                total.counts[reason] += count - len(part.examples[reason])
+        return total
+
 
 @dataclass(frozen=True)
 class FileTasks:
@@ -72,27 +87,32 @@ class FileTasks:
     def run(self, cluster: str, work: Callable[..., Any], merge: Callable[[Any, Any], Any]) -> Any:
         """Return the results of ``work(pipeline, stream, number)`` for all files, merged.
 
-        ``cluster`` is the value of --cluster. ``work`` and ``merge`` return a result and a number
-        of rows. Skipped rows, warnings and other messages are printed in the order of the files.
+        ``cluster`` is the value of --cluster. ``merge`` is commutative and associative. Skipped
+        rows, warnings and other messages are printed in the order of the files.
         """
-        sources = files_to_read(self.data, self.reading.file_format)
         with connected(cluster) as dask:
-            task = partial(read_file, work, self.progress, self.reading, self.more)
-            shared = dask.on_workers(self.pipeline)
-            read = dask.delayed(task)
-            tasks = [read(shared, source, number) for number, source in enumerate(sources)]
-            with Reporter(self.title) as bar:
-
-                def report(done: int) -> None:
-                    files = f"{done:,} of {counted(len(tasks), 'file')}"
-                    bar.report(done / len(tasks), done, files, unit="files")
-
-                report(0)
-                outcome = dask.merged(tasks, partial(joined, merge), report, named=False)
-        for _, warning, line in sorted(outcome.messages):
-            (warn if warning else tell)(line)
-        tell_skipped(all_skipped(outcome.skipped))
+            outcome = self.outcome(dask, work, merge)
+        outcome.tell()
+        tell_skipped(outcome.all_skipped())
         return outcome.result
+
+    def outcome(
+        self, dask: Any, work: Callable[..., Any], merge: Callable[[Any, Any], Any]
+    ) -> Outcome:
+        """Return the outcome of all files; ``dask`` is `seqmed.dask`, connected."""
+        sources = files_to_read(self.data, self.reading.file_format)
+        read = dask.delayed(partial(read_file, work, self.progress, self.reading, self.more))
+        shared = dask.on_workers(self.pipeline)
+        tasks = [read(shared, source, number) for number, source in enumerate(sources)]
+        with Reporter(self.title) as bar:
+
+            def report(done: int) -> None:
+                files = f"{done:,} of {counted(len(tasks), 'file')}"
+                bar.report(done / len(tasks), done, files, unit="files")
+
+            report(0)
+            found: Outcome = dask.merged(tasks, partial(joined, merge), report, named=False)
+        return found
 
 
 def files_to_read(data: Sequence[Path], file_format: str | None) -> list[Input]:
@@ -131,17 +151,6 @@ def joined(merge: Callable[[Any, Any], Any], one: Outcome, other: Outcome) -> Ou
         one.messages + other.messages,
         one.skipped + other.skipped,
     )
-
-
-def all_skipped(parts: Sequence[tuple[int, Skipped]]) -> Skipped:
-    """Return the skipped rows of all files, with the examples of the first ones."""
-    total = Skipped()
-    for _, part in sorted(parts, key=lambda each: each[0]):
-        for reason, count in part.counts.items():
-            for bad in part.examples[reason]:
-                total.add(bad)
-            total.counts[reason] += count - len(part.examples[reason])
-    return total
 
 
 # -- where the tasks run ---------------------------------------------------------------------------
