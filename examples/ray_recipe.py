@@ -7,6 +7,8 @@ MODEL is a file of `seqmed learn`, at a path that all machines can read.
 
 import sys
 
+import ray
+
 
 class Predictor:
     """Adds the predicted class and its probability to batches of rows."""
@@ -28,12 +30,10 @@ def predict(model_file, rows, n_actors=2):
         Predictor,
         fn_constructor_args=(model_file,),
         batch_format="pandas",
-        compute=__import__("ray").data.ActorPoolStrategy(size=n_actors),
+        compute=ray.data.ActorPoolStrategy(size=n_actors),
     )
 
 
 if __name__ == "__main__":
-    import ray
-
     model, source, target = sys.argv[1:]
     predict(model, ray.data.read_parquet(source)).write_parquet(target)

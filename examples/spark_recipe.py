@@ -1,4 +1,4 @@
-"""Prediction with Spark: every Python worker reads the model file once.
+"""Prediction with Spark: every part of a table is predicted with the model of one file.
 
     spark-submit examples/spark_recipe.py MODEL ROWS.parquet OUT
 
@@ -6,26 +6,24 @@ MODEL is a file of `seqmed learn`. Spark sends it to all machines.
 """
 
 import sys
-from functools import cache
 from pathlib import Path
-
-import pandas as pd
-
-load = cache(lambda path: __import__("seqmed").load(path))  # once in each worker
 
 
 def predict(model_file, rows):
-    """Return the rows with the predicted class and its probability."""
+    """Return the rows of a data frame with the predicted class and its probability."""
     rows.sparkSession.sparkContext.addFile(model_file)
     name = Path(model_file).name
 
-    def add_columns(batches):
+    def add_columns(batches):  # of one part
         from pyspark import SparkFiles
 
+        import seqmed
+
+        model = seqmed.load(SparkFiles.get(name))
         for batch in batches:
-            found = load(SparkFiles.get(name)).predict_proba(batch)
-            labels = load(SparkFiles.get(name)).classes_[found.argmax(axis=1)]
-            yield batch.assign(label=pd.Series(labels, batch.index), probability=found.max(axis=1))
+            found = model.predict_proba(batch)
+            labels = model.classes_[found.argmax(axis=1)].astype(str)
+            yield batch.assign(label=labels, probability=found.max(axis=1))
 
     fields = [f"`{field.name}` {field.dataType.simpleString()}" for field in rows.schema]
     schema = ", ".join([*fields, "label string", "probability double"])

@@ -74,7 +74,10 @@ def test_nothing_depends_on_workers_partitions_and_formats(
 ):
     paths = write_parts(FRAME, tmp_path / "parts", SIZES[sizes], kind)
     with clusters(n_workers).as_current() if n_workers else nullcontext():
-        data = (dd.read_csv if kind == "csv" else dd.read_parquet)([*map(str, paths)])
+        names = [*map(str, paths)]
+        # the first file has one row, by which Dask would take labels for numbers
+        texts = {"kind": "object"}
+        data = dd.read_csv(names, dtype=texts) if kind == "csv" else dd.read_parquet(names)
         fitted = on_dask.fit(model(), data, label="kind")
         assert state_bits(fitted[-1]) == state_bits(plain[-1])
         rows = data.drop(columns="kind")
@@ -123,9 +126,9 @@ def test_an_empty_partition(client, plain, probabilities):
     parts = delayed_parts([0, 700, 0, 800])
     assert state_bits(on_dask.fit(model(), parts, label="kind")[-1]) == state_bits(plain[-1])
     data = dd.from_pandas(ROWS, npartitions=3)
-    few = on_dask.predict(plain, data[data.index < 100]).compute()
-    assert len(few) == 100
-    found = on_dask.predict_proba(plain, data[data.index < 100]).compute()
+    first = data.map_partitions(lambda part: part[part.index < 100])
+    assert len(on_dask.predict(plain, first).compute()) == 100
+    found = on_dask.predict_proba(plain, first).compute()
     np.testing.assert_array_equal(found, probabilities[:100])
 
 
@@ -287,7 +290,7 @@ def test_a_bad_partition_is_named(clusters, with_client):
         bad = {
             "column 'b' is missing": FRAME.drop(columns="b"),
             "column 'a' has texts, expected numbers": FRAME.assign(a="x"),
-            "(?i)sample_weight|label|unhashable|type": FRAME.assign(kind=[["list"]] * len(FRAME)),
+            "y ": FRAME.assign(kind=[["list"]] * len(FRAME)),
         }
         for message, frame in bad.items():
             parts = delayed_parts()

@@ -2,6 +2,7 @@
 
 import importlib.util
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -40,12 +41,13 @@ def assert_predicted(found, fitted, rows):
 
 
 @pytest.mark.filterwarnings("ignore")  # of Spark
-def test_spark(learned):
+def test_spark(learned, monkeypatch):
     pytest.importorskip("pyspark", reason="the recipe for Spark needs pyspark")
     if shutil.which("java") is None:
         pytest.skip("the recipe for Spark needs Java")
     from pyspark.sql import SparkSession
 
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     fitted, file, source, rows = learned
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()

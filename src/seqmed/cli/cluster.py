@@ -7,11 +7,13 @@ files must be at the same paths for all workers.
 from __future__ import annotations
 
 import os
+import signal
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -175,15 +177,29 @@ def connected(cluster: str) -> Iterator[Any]:
         raise CommandError(
             f"no scheduler answers at {cluster}: check the address, or use --cluster local."
         ) from error
-    # port 0, because Dask warns of a port that is taken; interrupted workers are no news
-    with (
-        LocalCluster(
-            n_workers=number, threads_per_worker=1, dashboard_address="127.0.0.1:0",
-            silence_logs=logging.CRITICAL,
-        ) as processes,
-        Client(processes),
-    ):  # fmt: skip
+    with held_interrupts():
+        processes = LocalCluster(
+            n_workers=number,
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",  # Dask warns of a port that is taken
+            silence_logs=logging.CRITICAL,  # of workers that are interrupted or killed
+        )
+    with processes, Client(processes):
         yield dask
+
+
+@contextmanager
+def held_interrupts() -> Iterator[None]:
+    """Hold Ctrl-C back for a while; processes and threads that are started here never get it."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # else the first process that starts would end the hold
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def local_processes(cluster: str) -> int | None:
