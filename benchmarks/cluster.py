@@ -32,7 +32,7 @@ import seqmed  # noqa: E402
 import seqmed.dask as on_dask  # noqa: E402
 from seqmed import make_stream_pipeline  # noqa: E402
 
-ROWS, PREDICTED, ROWS_OF_FILE, COLUMNS, LABELS = 10_000_000, 2_000_000, 250_000, 20, 4000
+ROWS, PREDICTED, ROWS_OF_FILE, COLUMNS, LABELS = 10_000_000, 2_000_000, 100_000, 20, 4000
 MIB = 2**20
 
 

@@ -71,7 +71,7 @@ def checked_format(
 def checked_folder(
     output: OutputOptions, model: Path, data: Sequence[Path], file_format: str | None
 ) -> tuple[OutputFormat, list[Path]]:
-    """Return the format of a folder of outputs, and its file for every input; make the folder.
+    """Return the format of a folder of outputs, and its file for every input.
 
     Files that exist are refused, unless they are to be replaced.
     """
@@ -96,15 +96,18 @@ def checked_folder(
     for target in targets:
         if target.exists():
             refuse_existing(target, force=output.force)
-    if not folder.is_dir():
-        with naming_file(folder):
-            folder.mkdir()
     return kind, list(targets)
 
 
 @contextmanager
 def whole_files(folder: Path, targets: Sequence[Path]) -> Iterator[None]:
-    """Remove what killed processes have left of files, and a folder that is empty."""
+    """Make a folder; afterwards remove what killed processes have left of files in it.
+
+    If it is empty then, it is removed too.
+    """
+    if not folder.is_dir():
+        with naming_file(folder):
+            folder.mkdir()
     try:
         yield
     finally:

@@ -18,7 +18,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing, check_random_state, indexable, metaestimators
 from sklearn.utils.validation import (
     _check_sample_weight,
-    _num_samples,
     check_consistent_length,
     check_is_fitted,
 )
@@ -31,7 +30,9 @@ from seqmed.estimators.row_sample import (
     MISSING,
     SamplePlan,
     Summary,
+    number_of_rows,
     plan_for,
+    take,
     whole_sample,
 )
 from seqmed.estimators.validation import (
@@ -654,11 +655,11 @@ def in_blocks(function: Callable[[Any], tuple[Any, ...]], X: Any) -> list[Any]:
     function is therefore called with exactly `BLOCK` rows each time, the last of which are repeated
     rows. It returns arrays with an entry for each of these rows. X has at least one row.
     """
-    n_rows, parts = _num_samples(X), []
+    n_rows, parts = number_of_rows(X), []
     with one_thread():
         for start in range(0, n_rows, BLOCK):
             size = min(BLOCK, n_rows - start)
-            block = _safe_indexing(X, start + np.arange(BLOCK) % size)
+            block = take(X, start + np.arange(BLOCK) % size)
             parts.append([each[:size] for each in function(block)])
     return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
 
