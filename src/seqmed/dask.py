@@ -135,7 +135,7 @@ def fit(model: Any, data: DaskData, label: Any = None, sample_weight: Any = None
     whole = isinstance(model, GraphPropagation) and described.total <= model._sample_sizes()[0]
     if whole and isinstance(data, da.Array):
         check_memory(described.total, data.shape[1])
-    summary = merged(tasks, partial(row_sample.merge, plan))
+    summary = merged_results(tasks, partial(row_sample.merge, plan))
     if whole and model._keeps_all(summary):
         return model._fit_whole(plan, summary, neighbours_by_blocks)
     return model._fit_summary(plan, summary)
@@ -162,7 +162,7 @@ def partial_fit(
     parts = partitions(data, label, sample_weight)
     tasks = [delayed(separated)(*part) for part in parts]
     for number, (X, y, weight) in enumerate(in_order(tasks, ahead)):
-        with naming(number, tasks[number]):
+        with naming_partition(number, tasks[number]):
             model.partial_fit(X, y, **({} if weight is None else {"sample_weight": weight}))
     return model
 
@@ -219,9 +219,9 @@ def evaluate(model: Any, data: DaskData, label: Any) -> Measures:
         ``by_class()``, ``classes``, ``matrix`` and others.
     """
     shared = on_workers(model)
-    final = classifier_of(model)
-    tasks = [delayed(measured)(shared, X, y) for X, y, _ in partitions(data, label, None)]
-    measures: Measures = merged(tasks, Measures.plus)
+    final = fitted_classifier(model)
+    tasks = [delayed(measured_part)(shared, X, y) for X, y, _ in partitions(data, label, None)]
+    measures: Measures = merged_results(tasks, Measures.plus)
     if not measures.size:
         raise ValueError(
             f"evaluate got no row with a label of {type(final).__name__}, expected at least one: "
@@ -247,13 +247,13 @@ def query(model: Any, data: DaskData, n: int) -> Any:
     """
     if not isinstance(n, Integral) or isinstance(n, bool | np.bool_) or n < 1:
         raise ValueError(f"query got n={n!r}, expected an integer >= 1.")
-    shared, final = on_workers(model), classifier_of(model)
+    shared, final = on_workers(model), fitted_classifier(model)
     parts = partitions(data, None, None)
     firsts, total = described_rows(data, parts)[:2]
     work = partial(shortlisted, max(queries.SHORTLIST, int(n)), total)
     starts = zip(parts, firsts, strict=True)
     tasks = [delayed(work)(shared, X, first) for (X, *_), first in starts]
-    best: Shortlist = merged(tasks, Shortlist.plus)
+    best: Shortlist = merged_results(tasks, Shortlist.plus)
     if len(best.cells) < n:
         raise ValueError(
             f"query got n={n} for {len(best.cells)} distinct rows: choose fewer rows, or pass more."
@@ -343,17 +343,17 @@ def described_rows(data: DaskData, parts: Sequence[tuple[Any, Any, Any]]) -> Des
         found = list(in_order([delayed(rows_and_kinds)(each) for each in narrow], len(parts)))
         sizes, kinds = [size for size, _ in found], found[0][1]
         if isinstance(data, dd.DataFrame):
-            kinds = column_kinds(data._meta)
+            kinds = kinds_of_columns(data._meta)
     ends = np.cumsum([0, *sizes]).tolist()
     return Described(ends[:-1], ends[-1], kinds)
 
 
 def rows_and_kinds(table: Any) -> tuple[int, dict[str, str]]:
     """Return the number of rows of a partition, and the kinds of its columns."""
-    return number_of_rows(table), column_kinds(table)
+    return number_of_rows(table), kinds_of_columns(table)
 
 
-def column_kinds(table: Any) -> dict[str, str]:
+def kinds_of_columns(table: Any) -> dict[str, str]:
     """Return the kinds of the columns of a data frame whose types tell it."""
     frame = nw.from_native(table, eager_only=True, pass_through=True)
     if not isinstance(frame, nw.DataFrame):
@@ -374,7 +374,7 @@ def check_kinds(table: Any, expected: dict[str, str]) -> None:
     frame = nw.from_native(table, eager_only=True, pass_through=True)
     if not isinstance(frame, nw.DataFrame):
         return
-    kinds = column_kinds(table)
+    kinds = kinds_of_columns(table)
     for name, kind in expected.items():
         if name not in frame.columns:
             raise ValueError(f"column {name!r} is missing, expected the columns of all partitions.")
@@ -420,10 +420,10 @@ def summarised(
     return row_sample.summarise(plan, X, y, weights, first=first)
 
 
-def measured(model: Any, table: Any, label: Any) -> Measures:
+def measured_part(model: Any, table: Any, label: Any) -> Measures:
     """Return the measures of the labeled rows of a partition."""
     X, y, _ = separated(table, label, None)
-    final, measures = classifier_of(model), Measures()
+    final, measures = fitted_classifier(model), Measures()
     if not number_of_rows(X):
         return measures
     labeled, labels = read_labels(final, y, final.classes_)
@@ -440,7 +440,7 @@ def shortlisted(size: int, total: int, model: Any, X: Any, first: int) -> Shortl
 
     If fewer than two classes have labels, they are evenly spaced among all ``total`` rows.
     """
-    final = classifier_of(model)
+    final = fitted_classifier(model)
     numbers = first + np.arange(number_of_rows(X))
     if final._snapshot()._state.counts.seen.sum() < 2:
         spaced = np.arange(queries.SHORTLIST) * total // queries.SHORTLIST
@@ -453,7 +453,7 @@ def shortlisted(size: int, total: int, model: Any, X: Any, first: int) -> Shortl
 
 def predicted(model: Any, data: DaskData, method: str) -> Any:
     """Return the results of a method for all rows, lazily, in the form of the data."""
-    classes = classifier_of(model).classes_
+    classes = fitted_classifier(model).classes_
     shared, wide = on_workers(model), method == "predict_proba"
     if isinstance(data, dd.DataFrame):
         empty = np.zeros((0, classes.size)) if wide else classes[:0]
@@ -478,7 +478,7 @@ def predicted(model: Any, data: DaskData, method: str) -> Any:
 
 def predict_rows(X: Any, model: Any, method: str, classes: Any, number: int) -> Any:
     """Return the result of a method for the rows of a partition."""
-    with naming(number):
+    with naming_partition(number):
         if number_of_rows(X):
             return in_blocks(lambda rows: (getattr(model, method)(rows),), X)[0]
     return classes[:0] if method == "predict" else np.zeros((0, classes.size))
@@ -506,7 +506,7 @@ def like(frame: Any, values: Any, classes: Any) -> Any:
     return pd.DataFrame(values, index=frame.index, columns=pd.Index(classes))
 
 
-def classifier_of(model: Any) -> Any:
+def fitted_classifier(model: Any) -> Any:
     """Return the fitted classifier at the end of a model."""
     final = model.steps[-1][1] if isinstance(model, Pipeline) else model
     if not isinstance(final, StreamClassifier):
@@ -598,7 +598,7 @@ def on_workers(value: Any) -> Any:
         return client.submit(itself, value, pure=False)
 
 
-def merged(
+def merged_results(
     tasks: Sequence[Any],
     merge: Callable[[Any, Any], Any],
     report: Callable[[int], None] = lambda done: None,
@@ -640,7 +640,7 @@ def in_order(tasks: Sequence[Any], ahead: int) -> Iterator[Any]:
     client = current_client()
     if client is None:
         for number, task in enumerate(tasks):
-            with naming(number, task):
+            with naming_partition(number, task):
                 found = task.compute(scheduler="synchronous")
             yield found
         return
@@ -673,27 +673,27 @@ def check(future: Any, numbers: dict[Any, int], tasks: Sequence[Any]) -> None:
     error = future.exception()
     if error is not None:
         number = numbers.get(future.key)
-        with naming(number, None if number is None else tasks[number]):
+        with naming_partition(number, None if number is None else tasks[number]):
             raise error
 
 
 @contextmanager
-def naming(number: int | None, task: Any = None) -> Iterator[None]:
+def naming_partition(number: int | None, task: Any = None) -> Iterator[None]:
     """Name a partition, and its file if the task tells it, in errors."""
     try:
         yield
     except PartitionError:
         raise
     except distributed.KilledWorker as error:
-        raise PartitionError(f"{place(number, task)}{KILLED}") from error
+        raise PartitionError(f"{named_partition(number, task)}{KILLED}") from error
     except Exception as error:
         if number is None:
             raise
         said = " ".join(str(error).split()) or type(error).__name__
-        raise PartitionError(f"{place(number, task)}{said}") from error
+        raise PartitionError(f"{named_partition(number, task)}{said}") from error
 
 
-def place(number: int | None, task: Any) -> str:
+def named_partition(number: int | None, task: Any) -> str:
     """Return a partition and its files for a message."""
     if number is None:
         return ""

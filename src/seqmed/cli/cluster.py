@@ -36,7 +36,7 @@ from seqmed.tables.stream_pipeline import StreamPipeline
 PATIENCE = "10s"
 
 
-class Outcome(NamedTuple):
+class FileOutcome(NamedTuple):
     """What a task returns, or several tasks together.
 
     Attributes
@@ -100,10 +100,10 @@ class FileTasks:
 
     def outcome(
         self, dask: Any, work: Callable[..., Any], merge: Callable[[Any, Any], Any]
-    ) -> Outcome:
+    ) -> FileOutcome:
         """Return the outcome of all files; ``dask`` is `seqmed.dask`, connected."""
         sources = files_to_read(self.data, self.reading.file_format)
-        read = dask.delayed(partial(read_file, work, self.progress, self.reading, self.more))
+        read = dask.delayed(partial(outcome_of_file, work, self.progress, self.reading, self.more))
         shared = dask.on_workers(self.pipeline)
         tasks = [read(shared, source, number) for number, source in enumerate(sources)]
         with Reporter(self.title) as bar:
@@ -113,7 +113,9 @@ class FileTasks:
                 bar.report(done / len(tasks), done, files, unit="files")
 
             report(0)
-            found: Outcome = dask.merged(tasks, partial(joined, merge), report, named=False)
+            found: FileOutcome = dask.merged_results(
+                tasks, partial(joined, merge), report, named=False
+            )
         return found
 
 
@@ -128,10 +130,10 @@ def files_to_read(data: Sequence[Path], file_format: str | None) -> list[Input]:
     return sources
 
 
-def read_file(
+def outcome_of_file(
     work: Callable[..., Any], progress: Progress, reading: Reading, more: dict[str, Any],
     pipeline: StreamPipeline, source: Input, number: int,
-) -> Outcome:  # fmt: skip
+) -> FileOutcome:  # fmt: skip
     """Return the outcome of one file, on a worker."""
     lines: list[str] = []
     with shown_by_command(), warnings.catch_warnings(record=True) as caught:
@@ -143,12 +145,12 @@ def read_file(
         result = work(pipeline, stream, number)
     messages = [(number, False, line) for line in lines]
     messages += [(number, True, str(each.message)) for each in caught]
-    return Outcome(result, tuple(messages), ((number, stream.skipped),))
+    return FileOutcome(result, tuple(messages), ((number, stream.skipped),))
 
 
-def joined(merge: Callable[[Any, Any], Any], one: Outcome, other: Outcome) -> Outcome:
+def joined(merge: Callable[[Any, Any], Any], one: FileOutcome, other: FileOutcome) -> FileOutcome:
     """Return the outcome of the files of two outcomes."""
-    return Outcome(
+    return FileOutcome(
         merge(one.result, other.result),
         one.messages + other.messages,
         one.skipped + other.skipped,

@@ -55,7 +55,7 @@ def query_command(
         from seqmed.cli.cluster import FileTasks
 
         tasks = FileTasks("reading", data, pipeline, progress, reading, more)
-        shortlist, rows = tasks.run(cluster, partial(best_rows, size=size), joined_rows)
+        shortlist, rows = tasks.run(cluster, partial(best_rows, size=size), joined_shortlists)
     refuse_too_few(0 if shortlist is None else len(shortlist.cells), number, rows)
     assert shortlist is not None  # there are rows
     chosen = queries.query(checkpoint.classifier_of(pipeline), shortlist.points, number)
@@ -110,7 +110,7 @@ def best_rows(
     return found, rows
 
 
-def joined_rows(
+def joined_shortlists(
     one: tuple[Shortlist | None, int], other: tuple[Shortlist | None, int]
 ) -> tuple[Shortlist | None, int]:
     """Return the result of `best_rows` for the files of two results."""
