@@ -31,6 +31,7 @@ from seqmed.graph.kept_rows import Lists, joined_lists, joined_rows, nearest_of_
 from seqmed.selection import queries
 from seqmed.selection.measures import Measures
 from seqmed.selection.queries import Shortlist
+from seqmed.tables.encoder import TableEncoder
 
 try:
     import dask
@@ -65,8 +66,9 @@ FAN = 8
 MEASURED_AT_ONCE = 2**20
 # What to do if workers are killed, usually because a partition does not fit their memory.
 KILLED = (
-    "the worker was killed every time: use smaller partitions, such as "
-    "data.repartition(partition_size='50MB'), or give every worker more memory."
+    "the worker was killed every time, probably because it has too little memory: use smaller "
+    "partitions or files, such as data.repartition(partition_size='50MB'), or give every worker "
+    "more memory."
 )
 # Columns of these kinds may not be mixed in the partitions of a table.
 NUMBERS, DATES, TEXTS = "numbers", "dates", "texts"
@@ -133,7 +135,7 @@ def fit(model: Any, data: DaskData, label: Any = None, sample_weight: Any = None
     starts = zip(parts, described.firsts, strict=True)
     tasks = [delayed(work)(*part, first) for part, first in starts]
     whole = isinstance(model, GraphPropagation) and described.total <= model._sample_sizes()[0]
-    if whole and isinstance(data, da.Array):
+    if whole and hasattr(data, "shape"):
         check_memory(described.total, data.shape[1])
     summary = merged_results(tasks, partial(row_sample.merge, plan))
     if whole and model._keeps_all(summary):
@@ -430,7 +432,7 @@ def measured_part(model: Any, table: Any, label: Any) -> Measures:
     places = np.flatnonzero(labeled)
     for start in range(0, places.size, MEASURED_AT_ONCE):
         part = slice(start, start + MEASURED_AT_ONCE)
-        (found,) = in_blocks(lambda rows: (model.predict_proba(rows),), take(X, places[part]))
+        found = results_of_rows(model, "predict_proba", take(X, places[part]))
         measures.add(labels[part], final.classes_, found)
     return measures
 
@@ -476,11 +478,24 @@ def predicted(model: Any, data: DaskData, method: str) -> Any:
     return [work(X, shared, method, classes, number) for number, (X, *_) in enumerate(parts)]
 
 
+def results_of_rows(model: Any, method: str, X: Any) -> Any:
+    """Return the results of a method for at least one row; see `in_blocks`.
+
+    An encoder of tables treats every row alone, so it takes all rows at once. Other transformers
+    may not.
+    """
+    if isinstance(model, Pipeline) and len(model.steps) == 2:
+        encoder, final = (step for _, step in model.steps)
+        if isinstance(encoder, TableEncoder):
+            model, X = final, features(model, X)
+    return in_blocks(lambda rows: (getattr(model, method)(rows),), X)[0]
+
+
 def predict_rows(X: Any, model: Any, method: str, classes: Any, number: int) -> Any:
     """Return the result of a method for the rows of a partition."""
     with naming_partition(number):
         if number_of_rows(X):
-            return in_blocks(lambda rows: (getattr(model, method)(rows),), X)[0]
+            return results_of_rows(model, method, X)
     return classes[:0] if method == "predict" else np.zeros((0, classes.size))
 
 

@@ -1,6 +1,5 @@
 """Real clusters of processes on this machine, started once."""
 
-import dask
 import pytest
 
 
@@ -22,8 +21,7 @@ def clusters():
             started[n_workers] = cluster, Client(cluster, set_as_default=False)
         return started[n_workers][1]
 
-    with dask.config.set({"distributed.nanny.environ.OPENBLAS_NUM_THREADS": 1}):
-        yield client_of
+    yield client_of
     for cluster, client in started.values():
         client.close()
         cluster.close()

@@ -280,7 +280,9 @@ def test_too_little_memory_names_the_remedy():
     ):  # fmt: skip
         parts = delayed_parts()
         parts[1] = dask.delayed(without_end)(parts[1])
-        with pytest.raises(PartitionError, match=r"partition 1: .*smaller partitions.*more memory"):
+        with pytest.raises(
+            PartitionError, match=r"partition \d: .*smaller partitions.*more memory"
+        ):
             on_dask.partial_fit(model(), parts, label="kind")
 
 

@@ -659,7 +659,8 @@ def in_blocks(function: Callable[[Any], tuple[Any, ...]], X: Any) -> list[Any]:
     with one_thread():
         for start in range(0, n_rows, BLOCK):
             size = min(BLOCK, n_rows - start)
-            block = take(X, start + np.arange(BLOCK) % size)
+            whole = size == BLOCK and isinstance(X, np.ndarray)  # a view
+            block = X[start : start + BLOCK] if whole else take(X, start + np.arange(BLOCK) % size)
             parts.append([each[:size] for each in function(block)])
     return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
 
