@@ -2,7 +2,7 @@
 
 Three streams of 200,000 rows whose distribution does not change; 20,000 more rows are held out.
 "few labels": ten clusters of five classes in 20 columns, 2 % of the rows labeled. "many labels": a
-tree of seven levels in 10 columns, 15 % labeled, which is more than `fit` learns. "table": numbers,
+tree of seven levels in 10 columns, 15 % of the rows labeled. "table": numbers,
 categories and missing cells, with a class of 2 % of the rows, 1 % labeled, through the pipeline of
 tables.
 

@@ -117,9 +117,10 @@ class GraphPropagation(StreamClassifier):
     found by Sinkhorn iteration after every update, and lie between 1 / 50 and 50. Classes without a
     label take no part. Known proportions help most with very few labels per class.
 
-    `fit` shuffles the rows and learns them in mini-batches, of large tables a sample. `retract` applies to labeled rows that
-    are kept. `class_prior` and `forgetting` may change between batches with `set_params`.
-    `graph_memory`, `n_neighbors`, `alpha` and `metric` may not change.
+    `fit` shuffles the rows and learns them in mini-batches; of large tables it learns a sample.
+    `retract` applies to labeled rows that are kept. `class_prior` and `forgetting` may
+    change between batches with `set_params`. `graph_memory`, `n_neighbors`, `alpha` and `metric`
+    may not change.
 
     References
     ----------

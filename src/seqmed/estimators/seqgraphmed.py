@@ -187,8 +187,8 @@ class SeqGraphMED(StreamClassifier):
     Notes
     -----
     `fit` shuffles the rows and learns them in mini-batches, all at once if the estimator learns
-    from unlabeled rows. Of large tables it learns a sample. The memory of the graph is bounded; that of the margin expert is bounded by
-    its ``budget``.
+    from unlabeled rows. Of large tables it learns a sample. The memory of the graph is bounded;
+    that of the margin expert is bounded by its ``budget``.
 
     The predictions of labeled rows before they were learned calibrate the probabilities. With
     refitted experts, `decision_function` returns logarithms of probabilities.
