@@ -78,16 +78,9 @@ def skip_member(app, kind, name, thing, skip, options):
     return True if not module.startswith("seqmed") else None
 
 
-def leave_out_missing(app, name, content):
-    """Leave the page on scaling out of its table of contents as long as there is none."""
-    if name == "guide/README" and not (HERE / "scaling.md").exists():
-        content[0] = content[0].replace("../scaling\n", "")
-
-
 def setup(app):
-    """Choose the members of classes that have a place on their pages, and the pages."""
+    """Choose the members of classes that have a place on their pages."""
     app.connect("autodoc-skip-member", skip_member)
-    app.connect("source-read", leave_out_missing)
 
 
 # -- gallery: executed scripts ---------------------------------------------------------------------

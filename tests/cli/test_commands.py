@@ -1,6 +1,7 @@
 """What the commands say is what the library, scikit-learn and the formats say."""
 
 import csv
+import functools
 import json
 import os
 from typing import get_args
@@ -14,8 +15,9 @@ from sklearn import metrics
 
 import seqmed as library
 from seqmed import plotting
-from seqmed.cli import checkpoint, learn, options, outputs, parameters, query
+from seqmed.cli import checkpoint, learn, options, outputs, parameters
 from seqmed.selection.measures import wilson_interval
+from seqmed.selection.queries import Shortlist
 from seqmed.streams import EncoderCheck, LabelColumn, Stream
 from seqmed.streams.inputs import FORMATS
 from seqmed.streams.label_column import LABEL_TYPES
@@ -372,14 +374,17 @@ def test_query_of_more_rows_than_are_compared_at_once(folder):
     points, labels = points_of(folder / "rows.csv")
     model, free = library.load(folder / "model")[-1], np.flatnonzero(labels == "")
     regrets = library.expected_regret(model, points[free])
-    shortlist = query.Shortlist(model, 20)
+    parts = []
     for start in range(0, free.size, 30):
         rows = free[start : start + 30]
-        shortlist.add(points[rows], [(int(row),) for row in rows])
-    shortlist.add(points[free[:30]], [(-1,)] * 30)  # rows that are known are no others
+        parts.append(Shortlist.of(model, 20, points[rows], rows, rows.tolist()))
+    again = 10**6 + np.arange(30)  # rows that are known are no others
+    parts.append(Shortlist.of(model, 20, points[free[:30]], again, again.tolist()))
     best = np.sort(np.argsort(-regrets, kind="stable")[:20])
-    assert [place for (place,) in shortlist.places] == free[best].tolist()
-    np.testing.assert_array_equal(shortlist.points, points[free[best]])
+    for order in (parts, parts[::-1]):
+        shortlist = functools.reduce(Shortlist.plus, order)
+        assert list(shortlist.cells) == shortlist.numbers.tolist() == free[best].tolist()
+        np.testing.assert_array_equal(shortlist.points, points[free[best]])
 
 
 @pytest.mark.parametrize("estimator", MODELS)

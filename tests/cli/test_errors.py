@@ -286,7 +286,9 @@ def test_what_the_command_imports_is_installed_with_the_package():
     settings = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     needed = {each.split(">")[0] for each in settings["project"]["dependencies"]}
     assert {"typer", "rich", "pyarrow"} <= needed
-    assert set(settings["project"]["optional-dependencies"]) == {"plot", "bench", "capymoa", "dev"}
+    assert set(settings["project"]["optional-dependencies"]) == {
+        "plot", "bench", "capymoa", "dask", "docs", "dev", "gpu",
+    }  # fmt: skip
 
 
 def test_a_model_that_is_being_taught_is_locked(folder):

@@ -17,6 +17,7 @@ from seqmed.labeling.ledger import LabelProgress
 from seqmed.model_file.files import real_path
 from seqmed.selection.measures import wilson_interval
 from seqmed.streams import Dialect, EncoderCheck, LabelColumn, Position, Stream
+from seqmed.streams.inputs import Input
 from seqmed.streams.label_column import BOOLEAN, INTEGER, STRING
 from seqmed.streams.positions import read_stored
 from seqmed.tables.cells import POINT
@@ -230,7 +231,11 @@ def label_column_of(model: StreamPipeline, name: str, unlabeled: str | None = No
 
 
 def open_stream(
-    data: Sequence[Path], model: StreamPipeline, progress: Progress, reading: Reading, **more: Any
+    data: Sequence[Path | Input],
+    model: StreamPipeline,
+    progress: Progress,
+    reading: Reading,
+    **more: Any,
 ) -> Stream:
     """Return the rows of DATA as a model reads them; its encoder checks the cells.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from seqmed.cli.checkpoint import Progress
+    from seqmed.cli.terminal import Reporter
     from seqmed.selection.decisions import DecisionRule
     from seqmed.selection.measures import ClassMeasures, Measures
-    from seqmed.streams import LabelColumn
+    from seqmed.streams import LabelColumn, Stream
+    from seqmed.tables.stream_pipeline import StreamPipeline
 
 # Largest number of classes for which the confusion matrix is printed, and number of confusions that
 # are printed for more classes.
@@ -56,6 +59,7 @@ def evaluate_command(
     ] = None,
     force: options.Force = False,
     as_json: options.Json = False,
+    cluster: options.Cluster = None,
     reading: Reading,
 ) -> None:
     """Measure the predictions of a model on labeled rows.
@@ -66,13 +70,18 @@ def evaluate_command(
     """
     from seqmed import plotting
     from seqmed.cli import checkpoint, outputs
-    from seqmed.selection.measures import Measures
+    from seqmed.estimators.base import BLOCK
     from seqmed.streams.faults import notice
     from seqmed.tables.messages import listed
 
+    if prequential and cluster is not None:
+        raise CommandError(
+            "--prequential learns one batch after the other, which a cluster cannot do: leave "
+            "--cluster out."
+        )
     if plot is not None:
         outputs.check_plot(plot, force=force)
-        outputs.refuse_shared({"--plot": plot}, model, data, reading.file_format)
+        outputs.refuse_shared([("--plot", plot)], model, data, reading.file_format)
     pipeline, progress = checkpoint.load_checkpoint(model)
     classes = checkpoint.classifier_of(pipeline).classes_
     if not classes.size and not prequential:
@@ -80,32 +89,25 @@ def evaluate_command(
             f"{model} has learned no label, expected a model that can predict: learn labeled rows."
         )
     rule, label = decision.rule(classes, positive_alone=True), progress.known_label
-    by = {"batch_size": progress.batch_size, "batch_by": progress.batch_by} if prequential else {}
-    stream = checkpoint.open_stream(data, pipeline, progress, reading, final=True, **by)
+    more: dict[str, Any] = {"batch_size": 10 * BLOCK, "final": True}
+    if prequential:
+        more |= {"batch_size": progress.batch_size, "batch_by": progress.batch_by}
     learned = learned_files(data, progress, reading)
     if learned:
         notice(
             f"the model has learned rows of {listed(learned)}, so the measures are too optimistic: "
             "evaluate on rows that it has not learned."
         )
-    measures, rows = Measures(), 0
-    with terminal.Reporter("evaluating") as bar:
-        for batch in stream:
-            rows += batch.row.size
-            assert batch.y is not None  # the stream has a column of labels
-            known = batch.labeled
-            classes = checkpoint.classifier_of(pipeline).classes_
-            if known.any() and classes.size:
-                truth = batch.y[known]
-                probabilities = pipeline.predict_proba(batch.table.take(known.nonzero()[0]))
-                predicted = rule.decide(classes, probabilities)
-                costs = rule.costs_of(truth.tolist(), classes[predicted].tolist())
-                measures.add(truth, classes, probabilities, predicted, costs)
-            if prequential:
-                with naming_rows(batch, stream.names):
-                    pipeline.partial_fit(batch.table, batch.y)
-            bar.report(stream.fraction, rows, counted(rows, "row"))
-    tell_skipped(stream.skipped)
+    if cluster is None:
+        stream = checkpoint.open_stream(data, pipeline, progress, reading, **more)
+        with terminal.Reporter("evaluating") as bar:
+            measures, rows = measured(pipeline, stream, 0, rule, prequential, bar)
+        tell_skipped(stream.skipped)
+    else:
+        from seqmed.cli.cluster import FileTasks
+
+        tasks = FileTasks("evaluating", data, pipeline, progress, reading, more)
+        measures, rows = tasks.run(cluster, partial(measured, rule=rule), joined_measures)
     if not measures.size:
         raise CommandError(
             f"none of {counted(rows, 'row')} has a label in column "
@@ -125,6 +127,50 @@ def evaluate_command(
     else:
         terminal.show(f"{counted(measures.size, 'labeled row')} of {rows:,}")
         show_measures(measures, found, label)
+
+
+def measured(
+    pipeline: StreamPipeline,
+    stream: Stream,
+    first: int,
+    rule: DecisionRule,
+    prequential: bool = False,
+    bar: Reporter | None = None,
+) -> tuple[Measures, int]:
+    """Return the measures of the labeled rows, and the number of all rows.
+
+    With ``prequential`` every batch is learned after it is predicted.
+    """
+    from seqmed.cli.checkpoint import classifier_of
+    from seqmed.estimators.base import in_blocks
+    from seqmed.selection.measures import Measures
+
+    measures, rows = Measures(), 0
+    for batch in stream:
+        rows += batch.row.size
+        assert batch.y is not None  # the stream has a column of labels
+        known = batch.labeled
+        classes = classifier_of(pipeline).classes_
+        if known.any() and classes.size:
+            truth, table = batch.y[known], batch.table.take(known.nonzero()[0])
+            if prequential:
+                probabilities = pipeline.predict_proba(table)
+            else:
+                (probabilities,) = in_blocks(lambda rows: (pipeline.predict_proba(rows),), table)
+            predicted = rule.decide(classes, probabilities)
+            costs = rule.costs_of(truth.tolist(), classes[predicted].tolist())
+            measures.add(truth, classes, probabilities, predicted, costs)
+        if prequential:
+            with naming_rows(batch, stream.names):
+                pipeline.partial_fit(batch.table, batch.y)
+        if bar is not None:
+            bar.report(stream.fraction, rows, counted(rows, "row"))
+    return measures, rows
+
+
+def joined_measures(one: tuple[Measures, int], other: tuple[Measures, int]) -> tuple[Measures, int]:
+    """Return the result of `measured` for the files of two results."""
+    return one[0].plus(other[0]), one[1] + other[1]
 
 
 def learned_files(data: Sequence[Path], progress: Progress, reading: Reading) -> list[str]:

@@ -107,7 +107,7 @@ def label_command(
     path = model.with_name(model.name + LOG_SUFFIX) if labels is None else labels
     outputs = {"MODEL": model, "--labels": path, "--export": export_file}
     refuse_pipes(data)
-    refuse_shared(outputs, None, data, reading.file_format)
+    refuse_shared(outputs.items(), None, data, reading.file_format)
     if export_file is not None:
         refuse_existing(export_file, force=force)
     with locked(model), locked(path):

@@ -199,6 +199,8 @@ def learn_command(
     columns: ColumnOptions,
     batches: BatchOptions,
     parameters: ParameterOptions,
+    cluster: options.Cluster = None,
+    *,
     reading: Reading,
 ) -> None:
     """Learn a model from files and pipes, or continue to learn.
@@ -220,6 +222,11 @@ def learn_command(
     encoder, given = columns.encoder_parameters(), parameters.given()
     if batches.sample:
         refuse_with_sample(model, columns, batches)
+    elif cluster is not None:
+        raise CommandError(
+            "--cluster needs --sample, because learning in batches is sequential: add --sample if "
+            "the order of the rows does not matter, or leave --cluster out."
+        )
     log, plot, late = batches.log, batches.plot, batches.late
     if (late is None) != (batches.id_column is None):
         raise CommandError("--late and --id are used only together: add one, or leave both out.")
@@ -228,7 +235,9 @@ def learn_command(
             raise CommandError("--plot draws the file of --log: add --log FILE.")
         check_plot(plot, force=batches.force)
     outputs = {"MODEL": model, "--log": log, "--plot": plot}
-    refuse_shared(outputs, None, [*data, *([] if late is None else [late])], reading.file_format)
+    refuse_shared(
+        outputs.items(), None, [*data, *([] if late is None else [late])], reading.file_format
+    )
     if log is not None:
         refuse_existing(log, force=True)  # it is added to
         check_log_file(log)
@@ -242,7 +251,7 @@ def learn_command(
             progress = replace(progress, batch_size=batches.batch_size, batch_by=batches.batch_by)
         progress = replace(progress, dialect=reading.dialect.over(progress.dialect))
         if batches.sample:
-            learn_sample(model, pipeline, progress, data, reading)
+            learn_sample(model, pipeline, progress, data, reading, cluster)
             return
         learner = StreamLearner(model, pipeline, progress, log, batches.checkpoint_every)
         if late is not None:

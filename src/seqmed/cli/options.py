@@ -38,6 +38,16 @@ Force = Annotated[
     bool, typer.Option("--force", metavar="", help="Overwrite an existing output file.")
 ]
 
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="WHERE",
+        help="Read the files with Dask, one task per file: local, local:N with N processes, or the "
+        "address of a scheduler.",
+    ),
+]
+
 STANDARD_OUTPUT = Path("-")
 # Other spellings of true and false.
 CHANGES = (str.title, str.upper)

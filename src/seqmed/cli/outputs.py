@@ -10,6 +10,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +18,7 @@ from typing import Any, Literal
 from seqmed import plotting
 from seqmed.cli.options import STANDARD_OUTPUT, OutputFormat, OutputOptions
 from seqmed.cli.terminal import CommandError, naming_file
-from seqmed.model_file.files import is_pipe_or_device, write_output
+from seqmed.model_file.files import is_pipe_or_device, remove_leftovers, write_output
 from seqmed.streams import StreamBatch
 from seqmed.streams.inputs import SUFFIXES as INPUT_SUFFIXES
 from seqmed.streams.inputs import find_inputs
@@ -59,12 +60,61 @@ def checked_format(
 ) -> OutputFormat:
     """Return the format of an output; refuse to overwrite a file."""
     path = output.path
-    refuse_shared({"--output": path}, model, data, file_format)
+    refuse_shared([("--output", path)], model, data, file_format)
     refuse_existing(path, force=output.force)
     chosen = output.to or format_of_name(path)
     if chosen == "parquet" and path == STANDARD_OUTPUT and sys.stdout.isatty():
         raise CommandError("Parquet cannot be shown on a terminal: name a file with -o.")
     return chosen
+
+
+def checked_folder(
+    output: OutputOptions, model: Path, data: Sequence[Path], file_format: str | None
+) -> tuple[OutputFormat, list[Path]]:
+    """Return the format of a folder of outputs, and its file for every input.
+
+    Files that exist are refused, unless they are to be replaced.
+    """
+    folder, kind = output.path, output.to or "csv"
+    if folder == STANDARD_OUTPUT or (folder.exists() and not folder.is_dir()):
+        raise CommandError(f"-o is {folder}, expected a folder with --cluster: name a folder.")
+    targets: dict[Path, str] = {}
+    for source in find_inputs(data, file_format):
+        if source.path is None or not source.resumable:
+            raise CommandError(
+                f"{source.name} cannot be read with --cluster, expected files: leave --cluster out."
+            )
+        stem = source.path.with_suffix("") if source.compressed else source.path
+        target = folder / f"{stem.stem}.{kind}"
+        if target in targets:
+            raise CommandError(
+                f"{source.name} and {targets[target]} would both be written to {target}: rename "
+                "one, or predict them one after the other."
+            )
+        targets[target] = source.name
+    refuse_shared([("-o", each) for each in targets], model, data, file_format)
+    for target in targets:
+        if target.exists():
+            refuse_existing(target, force=output.force)
+    return kind, list(targets)
+
+
+@contextmanager
+def whole_files(folder: Path, targets: Sequence[Path]) -> Iterator[None]:
+    """Make a folder; afterwards remove what killed processes have left of files in it.
+
+    If it is empty then, it is removed too.
+    """
+    if not folder.is_dir():
+        with naming_file(folder):
+            folder.mkdir()
+    try:
+        yield
+    finally:
+        for target in targets:
+            remove_leftovers(target)
+        with suppress(OSError):  # it is not empty
+            folder.rmdir()
 
 
 def format_of_name(path: Path) -> OutputFormat:
@@ -171,7 +221,7 @@ def save_plot(figure: Any, path: Path) -> None:
 
 
 def refuse_shared(
-    outputs: Mapping[str, Path | None],
+    outputs: Iterable[tuple[str, Path | None]],
     model: Path | None,
     data: Sequence[Path],
     file_format: str | None,
@@ -186,7 +236,7 @@ def refuse_shared(
     for source in find_inputs(data, file_format):
         name = source.name if source.path is None else f"the input {source.name}"
         taken |= dict.fromkeys(identities(source.path or 0), name)
-    for option, output in outputs.items():
+    for option, output in outputs:
         if output is None:
             continue
         own = identities(1 if output == STANDARD_OUTPUT else output)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,16 +12,13 @@ from seqmed.cli.options import Reading
 from seqmed.cli.terminal import CommandError, counted, tell_skipped
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from seqmed.numeric.arrays import Points
-    from seqmed.streams import StreamBatch
+    from seqmed.cli.terminal import Reporter
+    from seqmed.selection.queries import Shortlist
+    from seqmed.streams import Stream
     from seqmed.tables.stream_pipeline import StreamPipeline
 
-# Rows in a batch. Large, because scoring has a fixed cost per batch.
-ROWS_AT_ONCE = 10_000
-# Number of candidates per row to choose.
-CANDIDATES = 10
+# Largest number of rows of a file, by which rows of several files are numbered.
+ROWS_OF_FILE = 2**40
 
 
 def query_command(
@@ -30,6 +28,8 @@ def query_command(
         int, typer.Option("-n", "--number", min=1, metavar="K", help="Number of rows to choose.")
     ],
     output: options.OutputOptions,
+    cluster: options.Cluster = None,
+    *,
     reading: Reading,
 ) -> None:
     """Choose the rows to label next, the most useful first.
@@ -37,27 +37,29 @@ def query_command(
     Labeled rows of DATA are ignored.
     """
     from seqmed.cli import checkpoint, outputs
+    from seqmed.estimators.base import BLOCK
     from seqmed.selection import queries
 
     to = outputs.checked_format(output, model, data, reading.file_format)
     pipeline, progress = checkpoint.load_checkpoint(model)
     names = output.kept_columns
     ids = outputs.free_names(checkpoint.encoder_of(pipeline).id_columns, names, {})
-    stream = checkpoint.open_stream(
-        data, pipeline, progress, reading, batch_size=ROWS_AT_ONCE, final=True, keep=names,
-        keep_optional=ids,
-    )  # fmt: skip
-    classifier = checkpoint.classifier_of(pipeline)
-    shortlist, rows = Shortlist(classifier, max(queries.SHORTLIST, CANDIDATES * number)), 0
-    with terminal.Reporter("reading") as bar:
-        for batch in stream:
-            rows += batch.row.size
-            shortlist.add(*candidates(pipeline, batch, stream.names))
-            bar.report(stream.fraction, rows, counted(rows, "row"))
-    tell_skipped(stream.skipped)
-    refuse_too_few(len(shortlist.places), number, rows)
-    chosen = queries.query(classifier, shortlist.points, number)
-    found = zip(*(shortlist.places[place] for place in chosen.tolist()), strict=True)
+    size = max(queries.SHORTLIST, number)
+    more = {"batch_size": 2 * BLOCK, "final": True, "keep": names, "keep_optional": ids}
+    if cluster is None:
+        stream = checkpoint.open_stream(data, pipeline, progress, reading, **more)
+        with terminal.Reporter("reading") as bar:
+            shortlist, rows = best_rows(pipeline, stream, 0, size, bar)
+        tell_skipped(stream.skipped)
+    else:
+        from seqmed.cli.cluster import FileTasks
+
+        tasks = FileTasks("reading", data, pipeline, progress, reading, more)
+        shortlist, rows = tasks.run(cluster, partial(best_rows, size=size), joined_shortlists)
+    refuse_too_few(0 if shortlist is None else len(shortlist.cells), number, rows)
+    assert shortlist is not None  # there are rows
+    chosen = queries.query(checkpoint.classifier_of(pipeline), shortlist.points, number)
+    found = zip(*(shortlist.cells[place] for place in chosen.tolist()), strict=True)
     columns = outputs.output_columns([*names, *ids], {})
     outputs.write_table(output.path, to, columns, [[list(values) for values in found]])
 
@@ -77,50 +79,42 @@ def refuse_too_few(found: int, number: int, rows: int) -> None:
         )
 
 
-class Shortlist:
-    """At most ``size`` distinct rows of largest expected regret.
+def best_rows(
+    pipeline: StreamPipeline, stream: Stream, first: int, size: int, bar: Reporter | None = None
+) -> tuple[Shortlist | None, int]:
+    """Return the unlabeled rows of largest expected regret, and the number of all rows.
 
-    With fewer than two classes, they are a random sample.
+    ``first`` is the number of the first file among all files.
     """
-
-    def __init__(self, model: Any, size: int):
-        import numpy as np
-
-        self.points: Points | None = None
-        self.places: list[tuple[Any, ...]] = []
-        self._model, self._size = model, size
-        self._values = np.zeros(0)
-        self._random = np.random.default_rng(0)
-
-    def add(self, points: Points, places: Sequence[tuple[Any, ...]]) -> None:
-        """Add rows (n, p) and their lines of output, and keep the best."""
-        import numpy as np
-
-        from seqmed.numeric.arrays import distinct_rows, stack, take_rows
-        from seqmed.selection import queries
-
-        if not places:
-            return
-        values = queries.expected_regret(self._model, points)
-        if values is None:
-            values = self._random.random(len(places))
-        every = points if self.points is None else stack(self.points, points)
-        values = np.concatenate([self._values, values])
-        together = [*self.places, *places]
-        distinct = distinct_rows(every)
-        best = np.sort(distinct[np.argsort(-values[distinct], kind="stable")[: self._size]])
-        self.points, self._values = take_rows(every, best), values[best]
-        self.places = [together[place] for place in best.tolist()]
-
-
-def candidates(
-    pipeline: StreamPipeline, batch: StreamBatch, names: Sequence[str]
-) -> tuple[Points, list[tuple[Any, ...]]]:
-    """Return the features of the unlabeled rows of a batch, and their lines of output."""
-    from seqmed.cli.checkpoint import features_of
+    from seqmed.cli.checkpoint import classifier_of, features_of
     from seqmed.cli.outputs import located
+    from seqmed.selection.queries import Shortlist
 
-    free = (~batch.labeled).nonzero()[0]
-    every = list(zip(*located(batch, names), strict=True))
-    lines = [every[place] for place in free.tolist()]
-    return features_of(pipeline, batch.table.take(free)), lines
+    found: Shortlist | None = None
+    rows = 0
+    for batch in stream:
+        rows += batch.row.size
+        free = (~batch.labeled).nonzero()[0]
+        if free.size:
+            cells = list(zip(*located(batch, stream.names), strict=True))
+            part = Shortlist.of(
+                classifier_of(pipeline),
+                size,
+                features_of(pipeline, batch.table.take(free)),
+                (first + batch.file[free]) * ROWS_OF_FILE + batch.row[free],
+                [cells[place] for place in free.tolist()],
+            )
+            found = part if found is None else found.plus(part)
+        if bar is not None:
+            bar.report(stream.fraction, rows, counted(rows, "row"))
+    return found, rows
+
+
+def joined_shortlists(
+    one: tuple[Shortlist | None, int], other: tuple[Shortlist | None, int]
+) -> tuple[Shortlist | None, int]:
+    """Return the result of `best_rows` for the files of two results."""
+    (first, n_first), (second, n_second) = one, other
+    if first is None or second is None:
+        return first or second, n_first + n_second
+    return first.plus(second), n_first + n_second

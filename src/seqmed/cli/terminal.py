@@ -179,20 +179,22 @@ class Reporter:
     def __exit__(self, *raised: object) -> None:
         self._progress.stop()
 
-    def report(self, done: float | None, rows: int, text: str) -> None:
+    def report(self, done: float | None, rows: int, text: str, unit: str = "rows") -> None:
         """Show progress.
 
         Parameters
         ----------
         done : fraction of the input whose rows are done; None if it is unknown.
-        rows : rows done in this run.
+        rows : rows or other units done in this run.
         text : what to show besides rows per second and the time left.
+        unit : what ``rows`` are.
         """
         now = time.monotonic()
         total = None if done is None else 1.0
         self._progress.update(self._bar, total=total, completed=done)
         share = "" if done is None else f"{int(100 * done)}%, "  # 100% at the end only
-        speed = f"{rows / max(now - self._start, 1e-3):,.0f} rows/s"
+        each = rows / max(now - self._start, 1e-3)
+        speed = f"{each:,.0f} {unit}/s" if each >= 10 or not rows else f"{each:.2g} {unit}/s"
         remaining = self._progress.tasks[0].time_remaining
         left = f", {duration(remaining)} left" if remaining else ""
         line = f"{share}{text}, {speed}{left}"

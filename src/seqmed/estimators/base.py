@@ -16,7 +16,11 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing, check_random_state, indexable, metaestimators
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+)
 
 from seqmed.classes import Rows
 from seqmed.estimators.bases import BaseEstimator, ClassifierMixin
@@ -26,7 +30,9 @@ from seqmed.estimators.row_sample import (
     MISSING,
     SamplePlan,
     Summary,
+    number_of_rows,
     plan_for,
+    take,
     whole_sample,
 )
 from seqmed.estimators.validation import (
@@ -41,9 +47,13 @@ from seqmed.estimators.validation import (
 )
 from seqmed.late_rows import KeptLabels, LateLabels
 from seqmed.numeric.arrays import Array, Indices, Mask, Points
-from seqmed.numeric.execution import callers_level
+from seqmed.numeric.execution import callers_level, one_thread
 from seqmed.numeric.expectations import expect
 from seqmed.uncertainty import Uncertainty
+
+# Number of rows in a block of `in_blocks`: a multiple of the tiles of BLAS, and large enough that
+# the fixed cost of a call is small.
+BLOCK = 4800
 
 Estimator = TypeVar("Estimator")
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -633,6 +643,26 @@ def copy_to_fit(estimator: Any) -> Any:
     The copy is shallow for models of this package, and deep for all others.
     """
     return snapshot(estimator) if hasattr(estimator, "_snapshot") else deepcopy(estimator)
+
+
+# -- rows in blocks ----------------------------------------------------------------------------
+
+
+def in_blocks(function: Callable[[Any], tuple[Any, ...]], X: Any) -> list[Any]:
+    """Return arrays with an entry for every row that do not depend on the other rows of X.
+
+    BLAS rounds a row differently at the end of a product, and in products of other sizes. The
+    function is therefore called with exactly `BLOCK` rows each time, the last of which are repeated
+    rows. It returns arrays with an entry for each of these rows. X has at least one row.
+    """
+    n_rows, parts = number_of_rows(X), []
+    with one_thread():
+        for start in range(0, n_rows, BLOCK):
+            size = min(BLOCK, n_rows - start)
+            whole = size == BLOCK and isinstance(X, np.ndarray)  # a view
+            block = X[start : start + BLOCK] if whole else take(X, start + np.arange(BLOCK) % size)
+            parts.append([each[:size] for each in function(block)])
+    return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
 
 
 # -- estimators that have an estimator -------------------------------------------------------------

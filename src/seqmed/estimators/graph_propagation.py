@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,8 +13,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from seqmed import uncertainty
 from seqmed.classes import Rows, no_classes
-from seqmed.estimators.base import StreamClassifier
-from seqmed.estimators.validation import check_proportions, checked_class_prior
+from seqmed.estimators.base import Started, StreamClassifier, unfitted
+from seqmed.estimators.row_sample import MISSING, SamplePlan, Summary, whole_sample
+from seqmed.estimators.validation import (
+    check_proportions,
+    checked_class_prior,
+    validated_batch,
+)
 from seqmed.graph import propagation
 from seqmed.graph.kept_rows import no_kept_rows
 from seqmed.graph.metrics import make_metric
@@ -196,6 +201,35 @@ class GraphPropagation(StreamClassifier):
 
     def _begin(self, rows: Rows, seed: int) -> PropagationState:
         return PropagationState(begin_graph(self, rows, seed, None), no_classes(per_class=True), 0)
+
+    def _keeps_all(self, summary: Summary) -> bool:
+        """Whether the graph keeps all rows of a summary, as far as its labels tell."""
+        return 2 * int((summary.kinds != MISSING).sum()) <= most_kept(self.graph_memory)
+
+    def _fit_whole(self, plan: SamplePlan, summary: Summary, search: Any) -> Self:
+        """Learn a summary whose rows are all kept, as `_fit_summary` does; solve once.
+
+        See `seqmed.graph.propagation.learn_whole` for ``search``.
+        """
+        self._check_parameters()
+        summary = whole_sample(plan, summary)
+        model, y = unfitted(self), summary.y
+        batch = validated_batch(
+            model, summary.rows, y, None, summary.weights, alone=True, new_points=True
+        )
+        rows, order = batch.rows, np.random.default_rng(plan.seed).permutation(y.size)
+        parts = [order[start : start + FIT_BATCH] for start in range(0, y.size, FIT_BATCH)]
+        labeled = [rows.labeled[part] for part in parts]
+        sides = zip(parts, labeled, strict=True)
+        slots = np.concatenate([side for part, own in sides for side in (part[own], part[~own])])
+        model._started = Started(sp.issparse(rows.points), model._fixed())
+        state = model._begin(rows.take(parts[0]), plan.seed)
+        state = model._with_classes(state, batch.places, batch.declared)
+        proportions = checked_class_prior(self.class_prior, batch.classes, state.counts.declared)
+        new, info = propagation.learn_whole(state, rows.take(slots), FIT_BATCH, search, proportions)
+        model._commit(new, info, batch.classes)
+        self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
+        return self
 
     def _learn_rows(
         self, state: Any, rows: Rows, classes: NDArray[Any], **kind: bool

@@ -212,6 +212,43 @@ def no_kept_rows(metric: Metric, n_neighbors: int) -> KeptRows:
     return KeptRows(metric, n_neighbors, (), empty_lists(0, length, metric.limit))
 
 
+def nearest_of_both(
+    metric: Metric, length: int, one: Stored, first: int, other: Stored, second: int
+) -> tuple[Lists, Lists]:
+    """Return the nearest rows of one set in the other, and the reverse.
+
+    The sets are consecutive rows. Their slots begin at ``first`` and ``second``, which are equal
+    for a set and itself. The lists have at most ``length`` entries.
+    """
+
+    def nearest(queries: Stored, rows: Stored, start: int) -> Lists:
+        blocks = tuple(rows.take(slice(at, at + BLOCK)) for at in range(0, rows.size, BLOCK))
+        kept = KeptRows(metric, length, blocks, empty_lists(rows.size, length, metric.limit))
+        own = np.arange(rows.size) if first == second else None
+        found = kept.search(queries, own)
+        return found._replace(slots=np.where(found.slots >= 0, found.slots + np.int32(start), -1))
+
+    return nearest(one, other, second), nearest(other, one, first)
+
+
+def joined_lists(parts: Sequence[Lists], length: int, limit: float) -> Lists:
+    """Return the nearest entries of the lists of the same rows; equal ones in order of slots.
+
+    The parts have entries of different slots. ``limit`` is that of the metric.
+    """
+    slots = np.concatenate([part.slots for part in parts], axis=1)
+    distances = np.concatenate([part.distances for part in parts], axis=1)
+    order = np.lexsort((slots, distances), axis=1)[:, :length]
+    found = empty_lists(slots.shape[0], length, limit)
+    width = order.shape[1]
+    found.slots[:, :width] = np.take_along_axis(slots, order, axis=1)
+    found.distances[:, :width] = np.take_along_axis(distances, order, axis=1)
+    found.sizes[:] = np.isfinite(found.distances).sum(axis=1)
+    full = found.sizes == length
+    found.horizons[full] = found.distances[full, -1]
+    return found
+
+
 def strips(n: int, n_rows: int) -> list[slice]:
     """Return slices of queries that cover n queries of ``n_rows`` rows: see `STRIP`, `PRODUCTS`."""
     size = min(STRIP, max(FEWEST_QUERIES, PRODUCTS // max(1, n_rows)))

@@ -11,6 +11,7 @@ in place.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
@@ -20,8 +21,8 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import cg
 
 from seqmed.classes import UNLABELED, ClassCounts, Rows, moved
-from seqmed.graph.kept_rows import KeptRows, Lists, edge_weights, no_kept_rows
-from seqmed.graph.metrics import Euclidean, clipped
+from seqmed.graph.kept_rows import BLOCK, KeptRows, Lists, edge_weights, no_kept_rows
+from seqmed.graph.metrics import Euclidean, Metric, Stored, clipped
 from seqmed.late_rows import (
     NO_LABEL,
     OTHER_LABEL,
@@ -628,6 +629,48 @@ def with_classes(state: PropagationState, places: Indices, declared: Mask) -> Pr
     """
     graph = state.graph.with_classes(places, declared.size)
     return state._replace(graph=graph, counts=state.counts.with_classes(places, declared))
+
+
+def learn_whole(
+    state: PropagationState,
+    rows: Rows,
+    measured: int,
+    search: Callable[[Metric, Sequence[Stored], int], Lists],
+    proportions: Array | None = None,
+) -> tuple[PropagationState, GraphInfo]:
+    """Learn rows that are all kept, in the order of their slots, as the first batch.
+
+    Parameters
+    ----------
+    state : an empty state with a column for every class.
+    rows : n rows, at most the capacity, of which at most half are labeled.
+    measured : number of rows, the first ones, whose principal directions the metric measures.
+    search : returns exact lists of a given length, of all rows in blocks.
+    proportions : (K,) known class proportions.
+    """
+    graph, n_rows = state.graph, rows.codes.size
+    stored = graph.rows.metric.store(rows.points)
+    n_first = min(measured, n_rows)
+    metric = graph.rows.put(np.arange(n_first), stored.take(slice(n_first))).metric
+    starts = range(0, n_rows, BLOCK)
+    blocks = tuple(metric.restored(stored.take(slice(at, at + BLOCK))) for at in starts)
+    lists = search(metric, blocks, graph.rows.lists.slots.shape[1])
+    zeros = np.zeros((n_rows, graph.influence.shape[1]), dtype=np.float32)
+    graph = replace(
+        graph,
+        rows=replace(graph.rows, metric=metric, blocks=blocks, lists=lists),
+        codes=rows.codes.astype(np.int32),
+        label_weights=np.where(rows.labeled, rows.weights, 0.0),
+        influence=zeros,
+        solution=zeros,
+        n_unlabeled=float(np.count_nonzero(~rows.labeled)),
+        n_stale=n_rows,
+        n_updates=-(-n_rows // measured),
+    )
+    counts = state.counts.add(rows.codes[rows.labeled], rows.weights[rows.labeled])
+    graph, info = solved(graph, no_indices(), labels_changed=True)
+    graph = with_proportions(graph, proportions)
+    return PropagationState(graph, counts, 1), info._replace(n_entered=n_rows)
 
 
 def learn(

@@ -3,11 +3,16 @@
 Every measure equals that of `sklearn.metrics` on all rows, except the ranking measures: areas under
 the ROC curve, average precisions and precision-recall curves depend on the order of all
 probabilities. These are counted in bins, whose odds differ by at most 0.05 %.
+
+Sums are exact, so that the measures do not depend on how the rows are divided: a logarithm or a
+probability is rounded to a multiple of `STEP`, and costs are counted by their value.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +25,8 @@ from seqmed.numeric.arrays import Array
 BINS = 15
 # Smallest probability in the log loss, as in scikit-learn.
 SMALLEST = float(np.finfo(np.float64).eps)
+# Values are summed as whole multiples of this step, up to 2**21 values of 37 in 64 bits at once.
+STEP = 2.0**-36
 # Level of confidence intervals.
 CONFIDENCE = 0.95
 # Bins of a histogram of probabilities: equal in log odds from -LARGEST_LOGIT to LARGEST_LOGIT, so
@@ -79,6 +86,10 @@ class ScoreHistogram:
             shares = (logit(scores) / LARGEST_LOGIT + 1.0) / 2.0
         places = np.clip(shares * SCORE_BINS, 0, SCORE_BINS - 1).astype(np.intp)
         np.add.at(self._counts, (places, np.where(positive, 0, 1)), 1)
+
+    def merge(self, other: ScoreHistogram) -> None:
+        """Add the rows of another histogram."""
+        self._counts += other._counts
 
     def _hits_and_misses(self) -> Array:
         """Return the positive and negative rows above m thresholds, (2, m), from the highest down.
@@ -143,8 +154,10 @@ class Measures:
         self._support: Counter[Any] = Counter()
         self._predicted: Counter[Any] = Counter()
         self._model_classes: set[Any] = set()
-        self._counts, self._confidences, self._hits = np.zeros((3, BINS))
-        self._log_loss = self._cost = 0.0
+        self._counts, self._hits = np.zeros((2, BINS))
+        self._confidence_steps = [0] * BINS
+        self._log_loss_steps = 0
+        self._costs: Counter[float] = Counter()
         self._ranked = True
         self._scores: dict[Any, ScoreHistogram] = {}
 
@@ -171,10 +184,13 @@ class Measures:
         own = np.where(columns < 0, 0.0, probabilities[every, columns])
         confidence, hit = probabilities[every, predicted], columns == predicted
         self._add_scores(classes, columns, probabilities)
-        self._log_loss -= float(np.log(np.clip(own, SMALLEST, 1.0 - SMALLEST)).sum())
+        losses = -np.log(np.clip(own, SMALLEST, 1.0 - SMALLEST))
+        self._log_loss_steps += int(in_steps(losses).sum())
         bins = np.clip((confidence * BINS).astype(int), 0, BINS - 1)
         self._counts += np.bincount(bins, minlength=BINS)
-        self._confidences += np.bincount(bins, confidence, minlength=BINS)
+        steps = in_steps(confidence)
+        for place in range(BINS):
+            self._confidence_steps[place] += int(steps[bins == place].sum())
         self._hits += np.bincount(bins, hit, minlength=BINS)
         names = classes[predicted].tolist()
         self.confusion.update(zip(labels, names, strict=True))
@@ -183,7 +199,30 @@ class Measures:
         self._model_classes.update(places)
         self.size += columns.size
         self.correct += int(hit.sum())
-        self._cost += 0.0 if costs is None else float(costs.sum())
+        self._costs.update([] if costs is None else costs.tolist())
+        self._check_unknown_classes()
+
+    def plus(self, other: Measures) -> Measures:
+        """Return the measures of the rows of both; the order does not matter."""
+        total = deepcopy(self)
+        for label in {*self._scores, *other._scores}:
+            own = total._scores.setdefault(label, total._histogram(label))
+            own.merge(other._scores.get(label, other._histogram(label)))
+        total._ranked = self._ranked and other._ranked and len(total._scores) <= RANKED_CLASSES
+        if not total._ranked:
+            total._scores = {}
+        for name in ("confusion", "_support", "_predicted", "_costs"):
+            getattr(total, name).update(getattr(other, name))
+        total._model_classes |= other._model_classes
+        for name in ("size", "correct", "_counts", "_hits", "_log_loss_steps"):
+            setattr(total, name, getattr(self, name) + getattr(other, name))
+        for place, steps in enumerate(other._confidence_steps):
+            total._confidence_steps[place] += steps
+        total._check_unknown_classes()
+        return total
+
+    def _check_unknown_classes(self) -> None:
+        """Refuse more labels that the model has not learned than there can be classes."""
         strange = self.unknown_classes
         if len(strange) > UNKNOWN_CLASSES:
             raise ValueError(
@@ -203,10 +242,19 @@ class Measures:
         if not self._ranked:
             return
         for label in new:
-            support = self._support[label]
-            self._scores[label] = ScoreHistogram(support, self.size - support)
+            self._scores[label] = self._histogram(label)
         for place, label in enumerate(names):
             self._scores[label].add(probabilities[:, place], columns == place)
+
+    def _histogram(self, label: Any) -> ScoreHistogram:
+        """Return the histogram of a class that had the probability 0 at all rows so far."""
+        support = self._support[label]
+        return ScoreHistogram(support, self.size - support)
+
+    @property
+    def _confidences(self) -> Array:
+        """Sums of the probabilities of the predicted classes, by bin."""
+        return np.array([steps * STEP for steps in self._confidence_steps])
 
     @property
     def classes(self) -> list[Any]:
@@ -254,7 +302,7 @@ class Measures:
     @property
     def log_loss(self) -> float:
         """The mean negative logarithm of the probability of the true class."""
-        return self._log_loss / self.size
+        return self._log_loss_steps * STEP / self.size
 
     @property
     def calibration_error(self) -> float:
@@ -264,7 +312,7 @@ class Measures:
     @property
     def mean_cost(self) -> float:
         """The mean cost of a prediction."""
-        return self._cost / self.size
+        return math.fsum(cost * count for cost, count in self._costs.items()) / self.size
 
     def by_class(self) -> list[ClassMeasures]:
         """Return the measures of every class, true or predicted."""
@@ -302,6 +350,11 @@ class Measures:
             for label in sorted(self._scores)
             if self._support[label]
         }
+
+
+def in_steps(values: Array) -> NDArray[np.int64]:
+    """Return values from 0 to 40 as whole multiples of `STEP`."""
+    return np.rint(values / STEP).astype(np.int64)
 
 
 def ratio(part: int, whole: int) -> float | None:

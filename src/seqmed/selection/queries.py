@@ -24,18 +24,27 @@ one is left out, as in `decision_std`. For the covariance and margins of a graph
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
 from sklearn.pipeline import Pipeline
 
-from seqmed.estimators.base import transformed
+from seqmed.estimators.base import in_blocks, transformed
 from seqmed.estimators.validation import MatrixLike, refuse_plain_pipeline
-from seqmed.numeric.arrays import Array, Indices, Points, check_overflow, distinct_rows, take_rows
+from seqmed.numeric.arrays import (
+    Array,
+    Indices,
+    Points,
+    check_overflow,
+    distinct_rows,
+    random_keys,
+    stack,
+    take_rows,
+)
 from seqmed.numeric.execution import threads_for
 from seqmed.uncertainty import (
     Uncertainty,
@@ -198,6 +207,73 @@ def uncertainty_of(model: Any, X: MatrixLike) -> Iterator[Uncertainty]:
     rows = max(points.shape[0], model._n_support())
     with threads_for(rows), np.errstate(over="ignore", invalid="ignore"):
         yield model._uncertainty(points)
+
+
+# -- rows of largest expected regret of a long table -----------------------------------------------
+
+
+class Shortlist(NamedTuple):
+    """The distinct rows of a table of largest expected regret, in their order.
+
+    The rows do not depend on how the table is divided.
+
+    Attributes
+    ----------
+    size : largest number of rows.
+    points : (n, p) rows as the classifier takes them.
+    values : (n,) their expected regret, or other values that are the larger the better.
+    numbers : (n,) their numbers in the table, increasing. Of equal rows and values, the first row
+        is taken.
+    cells : what is known of each row.
+    """
+
+    size: int
+    points: Points
+    values: Array
+    numbers: Indices
+    cells: tuple[Any, ...]
+
+    @classmethod
+    def of(
+        cls, model: Any, size: int, points: Points, numbers: Indices, cells: Sequence[Any]
+    ) -> Shortlist:
+        """Return the best of n rows; random rows if fewer than two classes have labels.
+
+        Parameters
+        ----------
+        model : a classifier of this package, not a pipeline.
+        size : largest number of rows.
+        points, numbers, cells : see the class; n may be 0.
+        """
+        values = random_keys(numbers, 0) / 2.0**64
+        if numbers.size and model._snapshot()._state.counts.seen.sum() > 1:
+            (values,) = in_blocks(lambda rows: (expected_regret(model, rows),), points)
+        return cls(size, points, values, numbers, tuple(cells)).best()
+
+    def best(self) -> Shortlist:
+        """Return the best distinct rows."""
+        order = np.lexsort((self.numbers, -self.values))
+        order = order[distinct_rows(take_rows(self.points, order))[: self.size]]
+        order = order[np.argsort(self.numbers[order])]
+        return Shortlist(
+            self.size,
+            take_rows(self.points, order),
+            self.values[order],
+            self.numbers[order],
+            tuple(self.cells[place] for place in order.tolist()),
+        )
+
+    def plus(self, other: Shortlist) -> Shortlist:
+        """Return the best rows of both, which have different numbers."""
+        if not (self.cells and other.cells):
+            return self if self.cells else other
+        return Shortlist(
+            self.size,
+            stack(self.points, other.points),
+            np.append(self.values, other.values),
+            np.append(self.numbers, other.numbers),
+            self.cells + other.cells,
+        ).best()
 
 
 # -- the choice ------------------------------------------------------------------------------------

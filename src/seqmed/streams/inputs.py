@@ -74,7 +74,7 @@ class Input(NamedTuple):
         return STANDARD_INPUT if self.path is None else str(self.path)
 
 
-def find_inputs(paths: Sequence[str | os.PathLike[str]], kind: str | None) -> list[Input]:
+def find_inputs(paths: Sequence[str | os.PathLike[str] | Input], kind: str | None) -> list[Input]:
     """Return the inputs of some paths; a folder means its files, sorted by name."""
     if kind is not None and kind not in FORMATS:
         raise StreamError(f"format={kind!r} is not known: expected one of {', '.join(FORMATS)}.")
@@ -82,6 +82,9 @@ def find_inputs(paths: Sequence[str | os.PathLike[str]], kind: str | None) -> li
         raise StreamError("no input is given: name files, a folder, or - for standard input.")
     inputs: list[Input] = []
     for path in paths:
+        if isinstance(path, Input):
+            inputs.append(path)
+            continue
         with accessing(path):
             if os.fspath(path) == STANDARD_INPUT:
                 inputs.append(Input("standard input", None, kind, False, False))

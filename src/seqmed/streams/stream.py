@@ -59,7 +59,8 @@ class Stream:
 
     Parameters
     ----------
-    paths : a file, a folder (its files sorted by name), "-" for standard input, or several.
+    paths : a file, a folder (its files sorted by name), "-" for standard input, or several of these
+        or of inputs that were found before.
     label : the label column; None if there are no labels. The rows of a file without this column
         are unlabeled.
     check : chooses columns and finds bad cells. By default all columns are read, and no cell is
@@ -97,7 +98,7 @@ class Stream:
 
     def __init__(
         self,
-        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str] | Input],
         *,
         label: LabelColumn | None = None,
         check: EncoderCheck | None = None,
