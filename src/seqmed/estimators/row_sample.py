@@ -278,11 +278,16 @@ def merged_labels(parts: Sequence[Summary], signs: bool) -> tuple[NDArray[np.int
 # -- rows in the forms in which they come ----------------------------------------------------------
 
 
+def is_mapping(X: Any) -> bool:
+    """Whether rows are a dictionary of columns; a sparse matrix by keys is a dictionary, too."""
+    return isinstance(X, Mapping) and not sp.issparse(X)
+
+
 def number_of_rows(X: Any) -> int:
     """Return the number of rows in any form."""
     if isinstance(X, pa.Table | pa.RecordBatch):
         return int(X.num_rows)
-    if isinstance(X, Mapping):
+    if is_mapping(X):
         return max((len(column) for column in X.values()), default=0)
     return int(_num_samples(X))
 
@@ -291,7 +296,7 @@ def take(X: Any, rows: Indices) -> Any:
     """Return some rows, by their places."""
     if isinstance(X, pa.Table | pa.RecordBatch):
         return X.take(pa.array(rows))
-    if isinstance(X, Mapping):
+    if is_mapping(X):
         return {name: _safe_indexing(column, rows) for name, column in X.items()}
     return _safe_indexing(X.tocsr() if sp.issparse(X) else X, rows)
 
@@ -315,7 +320,7 @@ def stacked_rows(parts: Sequence[Any]) -> Any:
         return stacked_arrays(parts)
     if isinstance(first, list | tuple):
         return [row for part in parts for row in part]
-    if isinstance(first, Mapping):
+    if is_mapping(first):
         return {name: stacked_rows([part[name] for part in parts]) for name in first}
     if isinstance(first, pa.Table | pa.RecordBatch):
         return stacked_tables(
@@ -334,7 +339,7 @@ def stacked_arrays(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 def names_of_columns(X: Any) -> Sequence[Any] | None:
     """Return the names of columns, or their numbers for an array; None for other forms."""
-    if isinstance(X, Mapping):
+    if is_mapping(X):
         return list(X)
     if isinstance(X, pa.Table):
         return list(X.column_names)
