@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -184,15 +185,21 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         with generators_restored(self, getattr(self, "estimator", None)):
             seed = self._drawn_seed() if state is None else 0
             order = None if size is None else np.random.default_rng(seed).permutation(n_rows)
-            for start in range(0, n_rows, size or n_rows):
-                part = rows if order is None else rows.take(order[start:][:size])
+            starts = list(range(0, n_rows, size or n_rows))[: self._most_parts()]
+            for start, stop in pairwise([*starts, n_rows]):
+                part = rows if order is None else rows.take(order[start:stop])
                 if state is None:
                     state = self._begin(part, seed)
                 if not start:
                     state = self._with_classes(state, batch.places, batch.declared)
                 new_batch = new_points and not start
                 state, info = self._learn_rows(
-                    state, part, batch.classes, new_points=new_points, new_batch=new_batch
+                    state,
+                    part,
+                    batch.classes,
+                    new_points=new_points,
+                    new_batch=new_batch,
+                    last=stop == n_rows,
                 )
             self._commit(state, info, batch.classes)
 
@@ -477,11 +484,25 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _with_classes(state: Any, places: Indices, declared: Mask) -> Any:
         """Return the state with class c moved to ``places[c]``, and new classes added."""
 
+    def _most_parts(self) -> int | None:
+        """Return the largest number of mini-batches of `fit`; None for any number."""
+        return None
+
     @abstractmethod
     def _learn_rows(
-        self, state: Any, rows: Rows, classes: NDArray[Any], *, new_points: bool, new_batch: bool
+        self,
+        state: Any,
+        rows: Rows,
+        classes: NDArray[Any],
+        *,
+        new_points: bool,
+        new_batch: bool,
+        last: bool,
     ) -> tuple[Any, Any]:
-        """Return the next state and a report. With ``new_batch`` the rows count as a batch."""
+        """Return the next state and a report.
+
+        With ``new_batch`` the rows count as a batch. They are the ``last`` mini-batch of a call.
+        """
 
     @abstractmethod
     def _commit(self, state: Any, info: Any, classes: NDArray[Any]) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,7 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from seqmed import uncertainty
 from seqmed.classes import Rows, no_classes
 from seqmed.estimators.base import StreamClassifier
-from seqmed.estimators.validation import check_proportions, checked_class_prior
+from seqmed.estimators.validation import ClassifiedRows, check_proportions, checked_class_prior
 from seqmed.graph import propagation
 from seqmed.graph.kept_rows import no_kept_rows
 from seqmed.graph.metrics import make_metric
@@ -32,7 +33,66 @@ MEMORY_BYTES, FEWEST_ROWS, MOST_ROWS = 2**26, 10_000, 13_000
 FIT_BATCH = 1000
 
 
-class GraphPropagation(StreamClassifier):
+class GraphClassifier(StreamClassifier):
+    """A classifier whose graph may be on a device.
+
+    Learning moves the state to the device. Predictions are made where the state is.
+    """
+
+    device: str
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.device != "cpu":
+            from seqmed.graph.device import find_device  # imports torch
+
+            find_device(self.device)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters of the classifier. They take effect with the next batch.
+
+        Only `device` takes effect at once: what was learned is moved.
+
+        Parameters
+        ----------
+        **params : dict
+            Parameters by name.
+
+        Returns
+        -------
+        self : object
+            The classifier.
+        """
+        device = params.get("device", "cpu")
+        state = getattr(self, "_state", None)
+        if "device" in params and isinstance(device, str) and state is not None:
+            state = state.on(device)
+        super().set_params(**params)
+        if state is not None:
+            self._state = state
+        return self
+
+    def __getstate__(self) -> Any:
+        """Return what is pickled: a state with arrays, which can be read without the device."""
+        found = {**super().__getstate__()}  # not the dictionary of the classifier itself
+        if "_state" in found:
+            found["_state"] = found["_state"].on("cpu")
+        return found
+
+    def __setstate__(self, state: Any) -> None:
+        """Restore a pickled classifier, on its device if it is there."""
+        super().__setstate__(state)
+        if "_state" in state and self.device != "cpu":
+            with suppress(ImportError, ValueError):
+                self._state = self._state.on(self.device)
+
+    def _learn(self, batch: ClassifiedRows, size: int | None, *, new_points: bool) -> None:
+        if getattr(self, "_state", None) is not None:
+            self._state = self._state.on(self.device)
+        super()._learn(batch, size, new_points=new_points)
+
+
+class GraphPropagation(GraphClassifier):
     """Label propagation over a stream, in bounded memory.
 
     A graph connects each kept row with its nearest neighbours, and labels propagate along its
@@ -69,6 +129,11 @@ class GraphPropagation(StreamClassifier):
         labels, and kept rows are replaced sooner. Choose a value below 1 for streams that drift.
     random_state : int, RandomState instance or None, default=None
         Seed of the choice of kept rows, and of the order of the rows in `fit`.
+    device : str, default="cpu"
+        Where the graph is: "cpu", or a device of torch such as "cuda", "cuda:1" or "mps", which needs
+        ``pip install 'seqmed[gpu]'``. Rows must be dense, and the metric "euclidean" or "cosine".
+        It may change between batches; `set_params` moves what was learned at once. Model files do
+        not have it.
 
     Attributes
     ----------
@@ -147,6 +212,7 @@ class GraphPropagation(StreamClassifier):
         "unlabeled": "no_validation",
         "forgetting": [Interval(Real, 0.0, 1.0, closed="right")],
         "random_state": ["random_state"],
+        "device": [str],
     }
 
     _fixed_parameters = ("graph_memory", "n_neighbors", "alpha", "metric")
@@ -168,6 +234,7 @@ class GraphPropagation(StreamClassifier):
         unlabeled: Any = -1,
         forgetting: float = 1.0,
         random_state: int | np.random.RandomState | None = None,
+        device: str = "cpu",
     ) -> None:
         self.graph_memory = graph_memory
         self.n_neighbors = n_neighbors
@@ -177,6 +244,7 @@ class GraphPropagation(StreamClassifier):
         self.unlabeled = unlabeled
         self.forgetting = forgetting
         self.random_state = random_state
+        self.device = device
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -189,14 +257,19 @@ class GraphPropagation(StreamClassifier):
     def _fit_batch(self, n_rows: int) -> int:
         return FIT_BATCH
 
+    def _most_parts(self) -> int | None:
+        # a device learns all rows after the first mini-batch at once, which gives the same graph
+        return None if self.device == "cpu" else 2
+
     def _begin(self, rows: Rows, seed: int) -> PropagationState:
         return PropagationState(begin_graph(self, rows, seed, None), no_classes(per_class=True), 0)
 
     def _learn_rows(
-        self, state: Any, rows: Rows, classes: NDArray[Any], **kind: bool
+        self, state: Any, rows: Rows, classes: NDArray[Any], *, last: bool, **kind: bool
     ) -> tuple[PropagationState, GraphInfo]:
         proportions = checked_class_prior(self.class_prior, classes, state.counts.declared)
-        return propagation.learn(state, rows, float(self.forgetting), proportions, **kind)
+        forgetting = float(self.forgetting)
+        return propagation.learn(state, rows, forgetting, proportions, solve=last, **kind)
 
     def _commit(self, state: PropagationState, info: GraphInfo, classes: NDArray[Any]) -> None:
         self.__dict__.update(
@@ -215,7 +288,8 @@ class GraphPropagation(StreamClassifier):
     def _retract(self, points: Points, codes: Indices | None) -> None:
         declared = self._state.counts.declared
         proportions = checked_class_prior(self.class_prior, self.classes_, declared)
-        state, info, kept = propagation.retract(self._state, points, codes, proportions)
+        before = self._state.on(self.device)
+        state, info, kept = propagation.retract(before, points, codes, proportions)
         self._commit(state, info, self.classes_[kept])
 
     # -- predictions -----------------------------------------------------------------------------
@@ -256,7 +330,7 @@ def begin_graph(model: Any, rows: Rows, seed: int, kernel: Kernel | None) -> Gra
     capacity = model.graph_memory
     if capacity == "auto":
         capacity = rows_in_memory(rows.points)
-    return GraphState(kept, capacity, model.alpha, seed)
+    return GraphState(kept, capacity, model.alpha, seed).on(model.device)
 
 
 def rows_in_memory(points: Points) -> int:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import cg
 
 from seqmed.classes import UNLABELED, ClassCounts, Rows, moved
-from seqmed.graph.kept_rows import KeptRows, Lists, edge_weights, no_kept_rows
+from seqmed.graph.kept_rows import KeptRows, Lists, edge_weights
 from seqmed.graph.metrics import Euclidean, clipped
 from seqmed.late_rows import (
     NO_LABEL,
@@ -38,7 +38,6 @@ from seqmed.numeric.arrays import (
     Points,
     Single,
     Slots,
-    canonical,
     no_indices,
 )
 from seqmed.numeric.execution import one_thread
@@ -147,11 +146,31 @@ class GraphState:
             self,
             codes=codes,
             label_weights=np.where(codes >= 0, self.label_weights, 0.0),
-            influence=moved(self.influence, places, n_classes),
-            solution=moved(self.solution, places, n_classes),
+            influence=self.moved(self.influence, places, n_classes),
+            solution=self.moved(self.solution, places, n_classes),
             solved_label_weights=moved(self.solved_label_weights, places, n_classes),
             class_factors=class_factors,
         )
+
+    def moved(self, values: Single, places: Indices, n_classes: int) -> Single:
+        """Return values of the kept rows with class c moved to ``places[c]``."""
+        if self.rows.device == "cpu":
+            return moved(values, places, n_classes)
+        from seqmed.graph import device
+
+        return cast(Single, device.moved_classes(values, places, n_classes))
+
+    def on(self, name: str) -> GraphState:
+        """Return the state on the device ``name``."""
+        if name == self.rows.device:
+            return self
+        from seqmed.graph import device
+
+        return device.to_device(self, name)
+
+    def for_file(self) -> GraphState:
+        """Return the state with arrays, also if it is on a device."""
+        return self.on("cpu")
 
     def forget(self, forgetting: float, *, new_labels: bool = True) -> GraphState:
         """Return the state with earlier rows discounted by ``forgetting`` in (0, 1].
@@ -172,7 +191,7 @@ class GraphState:
 
     def search(self, points: Points) -> Lists:
         """Return the nearest kept rows of every row, (m, p)."""
-        return self.rows.search(self.rows.metric.store(points))
+        return self.rows.search(self.rows.store(points))
 
     def scores(self, found: Lists, class_weights: Array | None = None) -> Array:
         """Return class scores (m, K) >= 0 of rows with these nearest kept rows.
@@ -183,7 +202,7 @@ class GraphState:
         """
         known = self.class_label_weights > 0
         if not known.any():
-            return np.zeros((found.sizes.size, known.size))
+            return np.zeros((found.n_lists, known.size))
         values = self.class_factors * self.mean_influence(found)
         values *= 1.0 if class_weights is None else class_weights
         totals = values.sum(axis=1)
@@ -194,6 +213,10 @@ class GraphState:
 
     def mean_influence(self, found: Lists) -> Single:
         """Return the heat-weighted mean of U over the neighbours of m rows, (m, K)."""
+        if self.rows.device != "cpu":
+            from seqmed.graph import device
+
+            return device.mean_influence(self, found)
         weights = edge_weights(found.distances, found.sizes, self.rows.n_neighbors)
         totals = weights.sum(axis=1, keepdims=True)
         weights /= np.where(totals > 0, totals, np.float32(1.0))
@@ -274,7 +297,12 @@ def take_random(pool: list[int], rng: np.random.Generator) -> int:
 
 
 def learn_graph(
-    state: GraphState, rows: Rows, *, new_points: bool = True, proportions: Array | None = None
+    state: GraphState,
+    rows: Rows,
+    *,
+    new_points: bool = True,
+    proportions: Array | None = None,
+    solve: bool = True,
 ) -> tuple[GraphState, GraphInfo, Indices]:
     """Learn a batch: add some of its rows to the kept rows, and solve the system.
 
@@ -285,13 +313,14 @@ def learn_graph(
     new_points : False if the labels belong to rows learned before. A kept row is then given its
         label; a row that is no longer kept enters again.
     proportions : (K,) known class proportions, see `proportion_factors`; None if they are unknown.
+    solve : False if more rows follow before the state is used, and the system can wait for them.
 
     Returns
     -------
     state, info : the state after the batch, and the report.
     slots : (m,) slots of the rows of the batch, -1 for a row that is not kept.
     """
-    stored, codes = state.rows.metric.store(rows.points), rows.codes
+    stored, codes = state.rows.store(rows.points), rows.codes
     label_weights = np.where(rows.labeled, rows.weights, 0.0)
     slots, absent = np.full(codes.size, -1), np.arange(codes.size)
     if not new_points:
@@ -316,6 +345,8 @@ def learn_graph(
         n_updates=state.n_updates + 1,
     )
     changed = relabeled(changed, taken, codes[entering], label_weights[entering])
+    if not solve:
+        return changed, GraphInfo(entering.size, 0, 0.0, 0.0), slots
     labels_changed = not new_points or bool((codes[entering] >= 0).any())
     changed, info = solved(changed, taken, labels_changed=labels_changed)
     return with_proportions(changed, proportions), info, slots
@@ -327,28 +358,30 @@ def solved(
     """Return the state with its system solved, unless little has changed since the last solve."""
     if not labels_changed and state.n_stale <= STALE_SHARE * state.rows.size:
         return state, GraphInfo(entered.size, 0, 0.0, 0.0)
-    from seqmed.graph.conjugate_gradients import make_graph, solve_system
-
-    graph = make_graph(state.rows.lists, state.rows.n_neighbors)
-    start, totals = state.solution.copy(), state.class_label_weights
+    totals = state.class_label_weights
     known = np.flatnonzero(totals > 0)
     ratios = state.solved_label_weights[known] / totals[known]
     # if most labels of a class were dropped, rounding errors of the last solution would dominate
-    start[:, known] *= np.where(ratios < LARGEST_RATIO, ratios, 0.0).astype(np.float32)
-    # entering rows start at the mean of their neighbours
-    start[entered] = state.mean_influence(state.rows.lists.take(entered)) / graph.roots[entered]
-    targets = np.zeros((state.rows.size, known.size), dtype=np.float32)
+    factors = np.where(ratios < LARGEST_RATIO, ratios, 0.0).astype(np.float32)
     labeled = np.flatnonzero(state.codes >= 0)
     codes = state.codes[labeled]
-    targets[labeled, np.searchsorted(known, codes)] = state.label_weights[labeled] / totals[codes]
-    solution = np.zeros_like(start)
-    solution[:, known], n_iter, residual = solve_system(
-        graph, targets, state.alpha, start[:, known]
+    targets = Targets(
+        rows=labeled,
+        columns=np.searchsorted(known, codes),
+        values=(state.label_weights[labeled] / totals[codes]).astype(np.float32),
     )
+    if state.rows.device == "cpu":
+        solution, influence, n_iter, residual = solution_of(state, known, factors, entered, targets)
+    else:
+        from seqmed.graph import device
+
+        solution, influence, n_iter, residual = device.solution_of(
+            state, known, factors, entered, targets
+        )
     state = replace(
         state,
         solution=solution,
-        influence=np.maximum(solution * graph.roots, np.float32(0.0)),
+        influence=influence,
         solved_label_weights=totals,
         n_stale=0,
     )
@@ -359,8 +392,45 @@ def solved(
     return state, GraphInfo(entered.size, n_iter, residual, gap)
 
 
+class Targets(NamedTuple):
+    """The label weights Y: l entries of an (n, c) matrix, with a column for every known class."""
+
+    rows: Indices
+    columns: Indices
+    values: Single
+
+
+def solution_of(
+    state: GraphState, known: Indices, factors: Single, entered: Indices, targets: Targets
+) -> tuple[Single, Single, int, float]:
+    """Return the solution Z and the influence U (n, K), the number of steps and the residual.
+
+    Parameters
+    ----------
+    state : state whose solution is the starting point.
+    known : (c,) classes with labels.
+    factors : (c,) factors of the last solution.
+    entered : slots of new rows, which start at the mean of their neighbours.
+    targets : label weights of the known classes.
+    """
+    from seqmed.graph.conjugate_gradients import make_graph, solve_system
+
+    graph, start = make_graph(state.rows.lists, state.rows.n_neighbors), state.solution.copy()
+    start[:, known] *= factors
+    start[entered] = state.mean_influence(state.rows.lists.take(entered)) / graph.roots[entered]
+    labels = np.zeros((state.rows.size, known.size), dtype=np.float32)
+    labels[targets.rows, targets.columns] = targets.values
+    solution = np.zeros_like(start)
+    solution[:, known], n_iter, residual = solve_system(graph, labels, state.alpha, start[:, known])
+    return solution, np.maximum(solution * graph.roots, np.float32(0.0)), n_iter, residual
+
+
 def grown(values: Single, n: int) -> Single:
     """Return a copy of (m, K) values with n rows of zeros added."""
+    if not isinstance(values, np.ndarray):
+        from seqmed.graph import device
+
+        return cast(Single, device.grown_rows(values, n))
     return np.vstack([values, np.zeros((n, values.shape[1]), dtype=np.float32)])
 
 
@@ -374,7 +444,8 @@ def rescaled_graph(
     """
     slots, metric = np.arange(state.rows.size), euclidean(state).rescaled(factors)
     stored = metric.stored(clipped(state.rows.take(slots).rows * factors))
-    rows = no_kept_rows(metric, state.rows.n_neighbors).put(slots, stored)
+    empty = state.rows.emptied(metric)
+    rows = empty.put(slots, empty.placed(stored))
     state, info = solved(replace(state, rows=rows), no_indices(), labels_changed=True)
     return with_proportions(state, proportions), info
 
@@ -413,7 +484,7 @@ def label_shares(
     factors = state.label_weights[slots] / state.class_label_weights[codes]
     factors *= state.class_factors[codes]
     factors *= 1.0 if class_weights is None else class_weights[codes]
-    scores, shares = state.scores(found, class_weights), np.zeros((found.sizes.size, slots.size))
+    scores, shares = state.scores(found, class_weights), np.zeros((found.n_lists, slots.size))
     for row, near in enumerate(neighbour_matrix(found, k, state.rows.size).toarray()):
         influence, _ = cg(precision, near / (near.sum() or 1.0), rtol=SHARE_TOLERANCE, M=inverse)
         shares[row] = factors * np.maximum(influence[slots], 0.0)
@@ -466,7 +537,7 @@ def proportion_factors(state: GraphState, proportions: Array | None) -> Array:
     rows = np.flatnonzero(state.codes < 0)
     if rows.size < FEWEST_UNLABELED:
         rows = np.arange(state.rows.size)
-    scores = state.mean_influence(state.rows.lists.take(rows))[:, known].astype(np.float64)
+    scores = state.mean_influence(state.rows.lists_of(rows))[:, known].astype(np.float64)
     scores = scores[scores.any(axis=1)]
     if scores.size:
         scores /= scores.sum(axis=1, keepdims=True)
@@ -577,21 +648,9 @@ def equal_slots(state: GraphState, points: Points, codes: Indices | None) -> Ind
 def all_equal_slots(state: GraphState, points: Points) -> list[Indices]:
     """Return the slots of the kept rows that equal each of m rows."""
     rows = state.rows.metric.store(points).rows
-    sums = bit_sums(rows)
     # the keys of all rows would take longer than everything else
-    likely = [np.isin(bit_sums(block.rows), sums) for block in state.rows.blocks]
-    slots = np.flatnonzero(np.concatenate(likely))
+    slots = state.rows.likely_equal(rows)
     return [slots[places] for places in equal_rows(state.rows.take(slots).rows, rows)]
-
-
-def bit_sums(rows: Points) -> NDArray[np.uint64]:
-    """Return a number (n,) that is the same for rows of equal values in single precision."""
-    if sp.issparse(rows):
-        rows = canonical(rows)
-        sums = np.zeros(rows.data.size + 1, dtype=np.uint64)
-        np.cumsum((rows.data + 0).view(np.uint32), out=sums[1:])
-        return np.asarray(sums[rows.indptr[1:]] - sums[rows.indptr[:-1]])
-    return np.asarray((rows + 0).view(np.uint32).sum(axis=1, dtype=np.uint64))
 
 
 # -- the state of GraphPropagation -----------------------------------------------------------------
@@ -614,7 +673,11 @@ class PropagationState(NamedTuple):
     @property
     def kept(self) -> Points:
         """Kept rows in the format of the stream."""
-        return self.graph.rows.blocks[0].rows
+        return self.graph.rows.take(no_indices()).rows
+
+    def on(self, device: str) -> PropagationState:
+        """Return the state on a device."""
+        return self._replace(graph=self.graph.on(device))
 
     def validate(self) -> None:
         """Raise a ValueError if the graph is not of the classes."""
@@ -638,19 +701,23 @@ def learn(
     *,
     new_points: bool,
     new_batch: bool,
+    solve: bool = True,
 ) -> tuple[PropagationState, GraphInfo]:
     """Learn a batch, or late labels if its points are not new.
 
     ``proportions`` (K,) are known class proportions. ``new_batch`` is False for a part of a larger
     batch, which is not counted as a batch. Every other batch but the first discounts earlier rows
-    by ``forgetting`` in (0, 1]; earlier labels are discounted by batches with labels only.
+    by ``forgetting`` in (0, 1]; earlier labels are discounted by batches with labels only. Without
+    ``solve`` the system is left to the next part.
     """
     forgetting = forgetting if new_batch and state.n_batches else 1.0
     codes, weights = rows.codes[rows.labeled], rows.weights[rows.labeled]
     counts = state.counts.forget(forgetting if codes.size else 1.0).add(codes, weights)
     graph = state.graph.forget(forgetting, new_labels=bool(codes.size))
     with one_thread():
-        graph, info, _ = learn_graph(graph, rows, new_points=new_points, proportions=proportions)
+        graph, info, _ = learn_graph(
+            graph, rows, new_points=new_points, proportions=proportions, solve=solve
+        )
     return PropagationState(graph, counts, state.n_batches + new_batch), info
 
 

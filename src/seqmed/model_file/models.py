@@ -92,6 +92,8 @@ OUTPUT, CONTAINERS = "_sklearn_output_config", ("default", "pandas", "polars")
 OPTIONAL = (*COLUMNS, "_minus_one_seen", OUTPUT)
 # Parameters that files of earlier versions do not have.
 NEW_PARAMETERS = {TableEncoder: ("decimal", "thousands")}
+# Parameters of a process, which are not saved: a file can be loaded on another machine.
+UNSAVED_PARAMETERS = ("device",)
 CLASSES = {kind.__name__: kind for kind in ATTRIBUTES}
 # Types of attributes without annotation; all others are arrays or None.
 TYPES = {
@@ -230,7 +232,8 @@ class ModelEncoder(Encoder):
                 f"{where} has {', '.join(sorted(strange))}, expected parameters and learned "
                 "attributes: remove it, and set it after loading."
             )
-        return {"parameters": self.encode_named(parameters, where), "state": written}
+        saved = {name: each for name, each in parameters.items() if name not in UNSAVED_PARAMETERS}
+        return {"parameters": self.encode_named(saved, where), "state": written}
 
 
 def other_than_default(kind: Any, parameters: dict[str, Any]) -> dict[str, Any]:
@@ -288,7 +291,8 @@ class ModelDecoder(Decoder):
         check_fields(content, {"class": str, "parameters": dict, "state": dict}, "estimator")
         kind = estimator_class(content["class"])
         parameters = self.decode_named(content["parameters"])
-        needed = dict.fromkeys(inspect.signature(kind).parameters, object)
+        names = inspect.signature(kind).parameters.keys() - {*UNSAVED_PARAMETERS}
+        needed = dict.fromkeys(names, object)
         optional = needed if kind in EXPERTS else NEW_PARAMETERS.get(kind, ())
         check_fields(parameters, needed, kind.__name__, optional)
         return restored(kind, parameters, self.decode_named(content["state"]))
