@@ -67,6 +67,8 @@ MORE_CANDIDATES = 8
 PRODUCTS, GATHERED, COPIED, PAIRS = 2**29, 2**28, 2**16, 2**20
 # The numbers of products and of gathered values on torch's CPU device, which has a small cache.
 PRODUCTS_OF_CPU, GATHERED_OF_CPU = 2**22, 2**22
+# Unit roundoff of single precision.
+ROUNDOFF = 2.0**-24
 # Number of steps along edges after which rows with a path to a label are found on the CPU.
 STEPS_TO_LABELS = 100
 # The key of no entry: the distance inf and the slot -1.
@@ -387,17 +389,33 @@ class DeviceRows:
         horizons: Tensor,
         certain: Tensor,
     ) -> None:
-        """Search in double precision for the queries that are not certain; in place."""
-        if self.points.device.type == "mps" or bool(certain.all()):  # mps has no double precision
-            return
-        again, length = (~certain).nonzero()[:, 0], keys.shape[1]
-        doubles = self.points.double(), self.squares.double()
-        for rows in self.strips(again.shape[0], length, 8):
-            chosen = again[rows]
-            part = queries.take(chosen)
-            bounds = self.bounds(part, doubles)
-            exclude = None if own is None else own[chosen]
-            keys[chosen], horizons[chosen], _ = self.nearest_of(bounds, part, exclude, length)
+        """Search with narrower bounds for the queries that are not certain; in place.
+
+        The bounds are computed in double precision. Where even these are not narrow enough, all
+        distances are computed.
+        """
+        length, doubles = keys.shape[1], None
+        for exact in (False, True):
+            if bool(certain.all()):
+                return
+            if not exact and self.points.device.type == "mps":  # it has no double precision
+                continue
+            if not exact:
+                squares = squared_norms(self.points, self.metric, torch.float64)
+                doubles = self.points.double(), squares.where(self.squares < torch.inf, torch.inf)
+            again = (~certain).nonzero()[:, 0]
+            for rows in self.strips(again.shape[0], length, 2 * self.points.shape[1] if exact else 8):
+                chosen = again[rows]
+                part, exclude = queries.take(chosen), None if own is None else own[chosen]
+                bounds = self.all_distances(part) if exact else self.bounds(part, doubles)
+                keys[chosen], horizons[chosen], certain[chosen] = self.nearest_of(
+                    bounds, part, exclude, length, exact=exact
+                )
+
+    def all_distances(self, queries: DeviceStored) -> Tensor:
+        """Return the squared distances (m, w) of queries from all rows."""
+        rows = self.points.expand(queries.size, *self.points.shape).clone()
+        return self.distances(queries.points, rows).masked_fill_(self.squares == torch.inf, torch.inf)
 
     def no_lists(self, n: int, length: int) -> tuple[Tensor, Tensor]:
         """Return the keys and horizons of n empty lists."""
@@ -430,28 +448,39 @@ class DeviceRows:
         return (2 * self.points.shape[1] + 32) * torch.finfo(dtype).eps / 2.0
 
     def nearest_of(
-        self, bounds: Tensor, queries: DeviceStored, own: Tensor | None, length: int
+        self,
+        bounds: Tensor,
+        queries: DeviceStored,
+        own: Tensor | None,
+        length: int,
+        *,
+        exact: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return keys (m, length), horizons (m,), and whether no other row can be nearer (m,).
 
-        ``bounds`` (m, w) are those of `bounds`; they are inf afterwards for the slots ``own``.
+        ``bounds`` (m, w) are those of `bounds`, or ``exact`` distances. They are inf afterwards for
+        the slots ``own``.
         """
         if own is not None:
             rows = (own >= 0).nonzero()[:, 0]
             bounds[rows, own[rows]] = torch.inf
         count = min(length + MORE_CANDIDATES, bounds.shape[1])
         values, slots = smallest(bounds, count)
-        distances = self.distances(queries.points, self.points[slots])
+        distances = values if exact else self.distances(queries.points, self.points[slots])
         valid = (values < torch.inf) & (distances < self.metric.limit)
         keys = torch.where(valid, make_keys(distances, slots), EMPTY).sort(dim=1).values
         if keys.shape[1] <= length:
             keys = torch.nn.functional.pad(keys, (0, length + 1 - keys.shape[1]), value=EMPTY)
         # every row that is no candidate is at least this far
-        squares = (1.0 - self.slack(bounds.dtype)) * queries.squares.to(bounds.dtype)
-        rest = (values.amax(dim=1) + squares).to(torch.float32).clamp_(min=0.0)
+        rest = values.amax(dim=1)
+        if not exact:
+            squares = squared_norms(queries.points, self.metric, bounds.dtype)
+            rest += (1.0 - self.slack(bounds.dtype)) * squares
+        rest = rest.to(torch.float32).clamp_(min=0.0)
         keys, after = keys[:, :length], distances_of(keys[:, length])
         last, full = distances_of(keys[:, -1]), keys[:, -1] != EMPTY
-        certain = (last <= rest) | (last == 0) | ~full
+        rounding = (self.points.shape[1] + 2) * ROUNDOFF  # of a distance
+        certain = ((1.0 - rounding) * last <= rest) | ~full
         horizons = torch.minimum(after, rest).clamp_(max=self.metric.limit)
         return keys, torch.where(full, horizons, self.metric.limit), certain
 
@@ -565,13 +594,18 @@ def store_on(points: Array, metric: Metric, device: torch.device) -> DeviceStore
 
 def stored_on(rows: Tensor, metric: Metric) -> DeviceStored:
     """Return stored rows on a device with their squared norms."""
-    squares = torch.ones(rows.shape[0], dtype=torch.float32, device=rows.device)
+    return DeviceStored(rows, squared_norms(rows, metric, torch.float32))
+
+
+def squared_norms(rows: Tensor, metric: Metric, dtype: torch.dtype) -> Tensor:
+    """Return the squared norms (n,) of stored rows."""
+    squares = torch.ones(rows.shape[0], dtype=dtype, device=rows.device)
     if not metric.unit_norms:
         for start in range(0, rows.shape[0], COPIED):
             part = rows[start : start + COPIED]
             part = part if part.device.type == "mps" else part.double()
             squares[start : start + COPIED] = part.square().sum(dim=1)
-    return DeviceStored(rows, squares)
+    return squares
 
 
 def with_room(values: Tensor, size: int, fill: float) -> Tensor:
@@ -715,7 +749,7 @@ class Edges(NamedTuple):
 
     def times(self, values: Tensor) -> Tensor:
         """Return the product with values (n, K); sums are computed in a fixed order."""
-        parts = values[self.columns].mul_(self.weights[:, None])
+        parts = values.index_select(0, self.columns).mul_(self.weights[:, None])
         return torch.segment_reduce(parts, "sum", offsets=self.ends, axis=0, unsafe=True)
 
 

@@ -263,37 +263,43 @@ def choose_entering(state: GraphState, codes: NDArray[np.integer]) -> tuple[Indi
     codes : (m,) classes of the rows, -1 for unlabeled rows.
     """
     rng = np.random.default_rng((state.seed, state.n_updates))
-    owner: dict[int, int] = {}  # the row that enters each slot
-    labeled = np.flatnonzero(state.codes >= 0).tolist()
-    unlabeled = np.flatnonzero(state.codes < 0).tolist()
-    size = state.rows.size
-    for row in np.flatnonzero(codes >= 0).tolist():
-        full = len(labeled) >= state.most_labeled
+    new = np.flatnonzero(codes >= 0)
+    labeled = np.flatnonzero(state.codes >= 0)
+    n_labeled = labeled.size
+    labeled = np.append(labeled, np.empty(new.size, np.intp))  # room for the new ones
+    unlabeled = np.flatnonzero(state.codes < 0)
+    n_unlabeled, size = unlabeled.size, state.rows.size
+    taken = np.empty(new.size, dtype=np.intp)
+    for number in range(new.size):
+        full = n_labeled >= state.most_labeled
         if not full and size < state.capacity:
             slot, size = size, size + 1
+        elif full or not n_unlabeled:
+            slot, n_labeled = take_random(labeled, n_labeled, rng), n_labeled - 1
         else:
-            slot = take_random(labeled if full or not unlabeled else unlabeled, rng)
-        labeled.append(slot)
-        owner[slot] = row
+            slot, n_unlabeled = take_random(unlabeled, n_unlabeled, rng), n_unlabeled - 1
+        labeled[n_labeled], n_labeled = slot, n_labeled + 1
+        taken[number] = slot
     rows = np.flatnonzero(codes < 0)
-    n_free = min(rows.size, max(0, state.capacity - size))
-    owner.update(zip(range(size, size + n_free), rows[:n_free].tolist(), strict=True))
-    unlabeled += range(size, size + n_free)
-    rest = rows[n_free:]
-    ranks = state.n_unlabeled + n_free + 1.0 + np.arange(rest.size)
-    drawn = rest[rng.random(rest.size) * ranks < len(unlabeled)]
-    places = rng.integers(len(unlabeled), size=drawn.size)
-    for row, place in zip(drawn.tolist(), places.tolist(), strict=True):
-        owner[unlabeled[place]] = row
-    slots = np.fromiter(owner, np.intp, len(owner))
-    return np.fromiter(owner.values(), np.intp, len(owner)), slots
+    free = np.arange(size, size + min(rows.size, max(0, state.capacity - size)))
+    unlabeled = np.append(unlabeled[:n_unlabeled], free)
+    rest = rows[free.size :]
+    ranks = state.n_unlabeled + free.size + 1.0 + np.arange(rest.size)
+    drawn = rest[rng.random(rest.size) * ranks < unlabeled.size]
+    places = unlabeled[rng.integers(unlabeled.size, size=drawn.size)]
+    slots = np.concatenate([taken, free, places])
+    # the last row of a slot stays, in the place of the first one
+    found, first = np.unique(slots, return_index=True)
+    last = slots.size - 1 - np.unique(slots[::-1], return_index=True)[1]
+    order = np.argsort(first)
+    return np.concatenate([new, rows[: free.size], drawn])[last[order]], found[order]
 
 
-def take_random(pool: list[int], rng: np.random.Generator) -> int:
-    """Remove a random slot from a pool and return it."""
-    place = int(rng.integers(len(pool)))
-    pool[place], pool[-1] = pool[-1], pool[place]
-    return pool.pop()
+def take_random(pool: Indices, size: int, rng: np.random.Generator) -> int:
+    """Move a random slot of the first ``size`` of a pool behind the others, and return it."""
+    place, last = int(rng.integers(size)), size - 1
+    pool[place], pool[last] = pool[last], pool[place]
+    return int(pool[last])
 
 
 def learn_graph(
