@@ -1,4 +1,4 @@
-"""The graph on a device of torch, compared with that of numpy. "torch:cpu" is torch's CPU device."""
+"""The graph on a device of torch, compared with that of numpy, on torch's own CPU device."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ BOTH = pytest.mark.parametrize(
 DIFFERENCE = 1e-4
 
 
-# -- without torch, or without the device -----------------------------------------------------------
+# -- without torch, or without the device ----------------------------------------------------------
 
 
 def test_torch_is_not_imported_without_a_device():
@@ -95,7 +95,7 @@ def test_sparse_rows_are_refused(make, more):
 
 @NEEDS_TORCH
 def test_distances_of_a_kernel_are_refused():
-    with pytest.raises(ValueError, match="got the metric .*, expected 'euclidean' or 'cosine'"):
+    with pytest.raises(ValueError, match=r"got the metric .*, expected 'euclidean' or 'cosine'"):
         GraphPropagation(device=HERE, metric=naive_graph.euclidean).partial_fit(
             np.eye(4), [0, 1, -1, -1]
         )
@@ -200,7 +200,9 @@ def test_an_update_leaves_the_former_rows_as_they_were():
     kept = kept.put(np.arange(400), kept.store(flat(rng, 400, 4)))
     before = kept.lists, kept.take(np.arange(400))
     kept.put(np.arange(390, 410), kept.store(flat(rng, 20, 4)))
-    for ours, theirs in zip((*kept.lists, *kept.take(np.arange(400))), sum(before, ()), strict=True):
+    for ours, theirs in zip(
+        (*kept.lists, *kept.take(np.arange(400))), sum(before, ()), strict=True
+    ):
         np.testing.assert_array_equal(ours, theirs)
 
 
@@ -328,9 +330,7 @@ def test_known_proportions_give_the_factors_of_the_cpu():
 def test_columns_of_other_scales_and_queries_work_on_a_device():
     X, _, y = rows_of_classes(3, 900)
     X = X * 10.0 ** np.arange(6)
-    models = [
-        SeqGraphMED(device=name, random_state=0, experts=()) for name in (HERE, "cpu")
-    ]
+    models = [SeqGraphMED(device=name, random_state=0, experts=()) for name in (HERE, "cpu")]
     for start in range(0, 900, 100):
         for model in models:
             model.partial_fit(X[start : start + 100], y[start : start + 100])
@@ -388,14 +388,10 @@ def test_a_file_is_loaded_on_any_device(make, more, tmp_path):
     here, there = seqmed.load(tmp_path / "model", HERE), seqmed.load(tmp_path / "model")
     assert (here.device, there.device) == (HERE, "cpu")
     assert "device" not in seqmed.model_file.read(tmp_path / "model").parameters
-    np.testing.assert_array_equal(
-        here.decision_function(queries), model.decision_function(queries)
-    )
+    np.testing.assert_array_equal(here.decision_function(queries), model.decision_function(queries))
     for each in (model, here, there):
         each.partial_fit(X[320:], y[320:])
-    np.testing.assert_array_equal(
-        here.decision_function(queries), model.decision_function(queries)
-    )
+    np.testing.assert_array_equal(here.decision_function(queries), model.decision_function(queries))
     assert_same_decisions(here, there, queries)
     seqmed.save(there, tmp_path / "cpu")
     assert_same_decisions(seqmed.load(tmp_path / "cpu", HERE), there, queries)

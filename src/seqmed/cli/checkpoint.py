@@ -219,8 +219,8 @@ def put_on_device(model: StreamPipeline, device: str) -> None:
     if not found:
         kind = type(classifier_of(model)).__name__
         raise CommandError(
-            f"--device={device} was given for a {kind}, expected a SeqGraphMED or GraphPropagation, "
-            "which have a graph: leave the option out."
+            f"--device={device} was given for a {kind}, expected a SeqGraphMED or "
+            "GraphPropagation, which have a graph: leave the option out."
         )
 
 

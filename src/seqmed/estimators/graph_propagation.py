@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -74,14 +74,14 @@ class GraphClassifier(StreamClassifier):
 
     def __getstate__(self) -> Any:
         """Return what is pickled: a state with arrays, which can be read without the device."""
-        found = {**super().__getstate__()}  # not the dictionary of the classifier itself
+        found: dict[str, Any] = dict(cast(Any, super().__getstate__()))  # not its own dictionary
         if "_state" in found:
             found["_state"] = found["_state"].on("cpu")
         return found
 
     def __setstate__(self, state: Any) -> None:
         """Restore a pickled classifier, on its device if it is there."""
-        super().__setstate__(state)
+        super().__setstate__(state)  # type: ignore[misc]
         if "_state" in state and self.device != "cpu":
             with suppress(ImportError, ValueError):
                 self._state = self._state.on(self.device)
@@ -130,7 +130,7 @@ class GraphPropagation(GraphClassifier):
     random_state : int, RandomState instance or None, default=None
         Seed of the choice of kept rows, and of the order of the rows in `fit`.
     device : str, default="cpu"
-        Where the graph is: "cpu", or a device of torch such as "cuda", "cuda:1" or "mps", which needs
+        Where the graph is: "cpu", or a device of torch such as "cuda" or "cuda:1", which needs
         ``pip install 'seqmed[gpu]'``. Rows must be dense, and the metric "euclidean" or "cosine".
         It may change between batches; `set_params` moves what was learned at once. Model files do
         not have it.

@@ -139,11 +139,10 @@ class SeqGraphMED(GraphClassifier):
         sample weights if their ``fit`` takes them. ``()`` is the core alone: it is several times
         faster, and less accurate on tables. Not used if `mixture` is a number.
     device : str, default="cpu"
-        Where the graph is: "cpu", or a device of torch such as "cuda", "cuda:1" or "mps", which needs
+        Where the graph is: "cpu", or a device of torch such as "cuda" or "cuda:1", which needs
         ``pip install 'seqmed[gpu]'``. Rows must be dense, and the metric "euclidean" or "cosine".
-        The graph is on the device,
-        and so is the margin expert's part of predictions; other experts stay on the CPU. It may change between batches; `set_params` moves what was learned at once. Model files do
-        not have it.
+        The other experts stay on the CPU. It may change between batches; `set_params` moves what
+        was learned at once. Model files do not have it.
 
     Attributes
     ----------

@@ -140,7 +140,7 @@ def bytes_needed(n: int, p: int, n_classes: int, n_neighbors: int = 10) -> float
     length = np.ceil(SPARE * n_neighbors)
     kept = n * (4.0 * p + 8.0 * length + 8.0 * n_classes + 8.0)  # before and after an update
     edges = 2.0 * n * n_neighbors * (20.0 + 4.0 * n_classes) + 24.0 * n * n_classes
-    return 2.0 * kept + max(edges, 4.0 * PRODUCTS + 8.0 * GATHERED)
+    return float(2.0 * kept + max(edges, 4.0 * PRODUCTS + 8.0 * GATHERED))
 
 
 def to_device(state: GraphState, name: str) -> GraphState:
@@ -222,7 +222,7 @@ class DeviceStored(NamedTuple):
     @property
     def size(self) -> int:
         """Number of rows."""
-        return self.points.shape[0]
+        return int(self.points.shape[0])
 
     @property
     def norms(self) -> Single:
@@ -265,7 +265,7 @@ class DeviceLists:
     @property
     def n_lists(self) -> int:
         """Number of lists."""
-        return self.keys.shape[0]
+        return int(self.keys.shape[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,7 +293,7 @@ class DeviceRows:
     @property
     def size(self) -> int:
         """Number of rows."""
-        return self.keys.shape[0]
+        return int(self.keys.shape[0])
 
     @property
     def lists(self) -> Lists:
@@ -303,7 +303,7 @@ class DeviceRows:
     @property
     def list_length(self) -> int:
         """Largest number of entries of a list."""
-        return self.keys.shape[1]
+        return int(self.keys.shape[1])
 
     def computing(self, n_classes: int = 0) -> Any:
         """Return the context in which the device computes."""
@@ -321,9 +321,7 @@ class DeviceRows:
     def take(self, slots: Indices) -> Stored:
         """Return the rows of the given slots, in their order, as arrays."""
         chosen = self.indices(slots)
-        return without_sketch(
-            self.points[chosen].cpu().numpy(), self.squares[chosen].cpu().numpy()
-        )
+        return without_sketch(self.points[chosen].cpu().numpy(), self.squares[chosen].cpu().numpy())
 
     def emptied(self, metric: Metric) -> DeviceRows:
         """Return no rows, of another metric."""
@@ -360,9 +358,7 @@ class DeviceRows:
 
     # -- search ------------------------------------------------------------------------------------
 
-    def search(
-        self, queries: Any, own: NDArray[Any] | None = None, length: int = 0
-    ) -> DeviceLists:
+    def search(self, queries: Any, own: NDArray[Any] | None = None, length: int = 0) -> DeviceLists:
         """Return the nearest rows of every query; see `KeptRows.search`."""
         with self.computing():
             exclude = None if own is None else self.indices(own)
@@ -404,7 +400,9 @@ class DeviceRows:
                 squares = squared_norms(self.points, self.metric, torch.float64)
                 doubles = self.points.double(), squares.where(self.squares < torch.inf, torch.inf)
             again = (~certain).nonzero()[:, 0]
-            for rows in self.strips(again.shape[0], length, 2 * self.points.shape[1] if exact else 8):
+            for rows in self.strips(
+                again.shape[0], length, 2 * self.points.shape[1] if exact else 8
+            ):
                 chosen = again[rows]
                 part, exclude = queries.take(chosen), None if own is None else own[chosen]
                 bounds = self.all_distances(part) if exact else self.bounds(part, doubles)
@@ -415,7 +413,9 @@ class DeviceRows:
     def all_distances(self, queries: DeviceStored) -> Tensor:
         """Return the squared distances (m, w) of queries from all rows."""
         rows = self.points.expand(queries.size, *self.points.shape).clone()
-        return self.distances(queries.points, rows).masked_fill_(self.squares == torch.inf, torch.inf)
+        return self.distances(queries.points, rows).masked_fill_(
+            self.squares == torch.inf, torch.inf
+        )
 
     def no_lists(self, n: int, length: int) -> tuple[Tensor, Tensor]:
         """Return the keys and horizons of n empty lists."""
@@ -432,9 +432,7 @@ class DeviceRows:
         size = max(1, min(4 * products // item // max(1, self.points.shape[0]), gathered // width))
         return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
-    def bounds(
-        self, queries: DeviceStored, rows: tuple[Tensor, Tensor] | None = None
-    ) -> Tensor:
+    def bounds(self, queries: DeviceStored, rows: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """Return lower bounds of squared distances (m, w) minus the norms of the queries.
 
         ``rows`` are the kept rows and their norms, in double precision for narrower bounds.
@@ -445,7 +443,7 @@ class DeviceRows:
 
     def slack(self, dtype: torch.dtype) -> float:
         """Return a bound of the errors of a distance, relative to the sum of the two norms."""
-        return (2 * self.points.shape[1] + 32) * torch.finfo(dtype).eps / 2.0
+        return float((2 * self.points.shape[1] + 32) * torch.finfo(dtype).eps / 2.0)
 
     def nearest_of(
         self,
@@ -611,9 +609,7 @@ def squared_norms(rows: Tensor, metric: Metric, dtype: torch.dtype) -> Tensor:
 def with_room(values: Tensor, size: int, fill: float) -> Tensor:
     """Return a copy of values (w, ...) with room for ``size`` rows, filled up."""
     room = -(-size // ALIGNED) * ALIGNED
-    result = torch.full(
-        (room, *values.shape[1:]), fill, dtype=values.dtype, device=values.device
-    )
+    result = torch.full((room, *values.shape[1:]), fill, dtype=values.dtype, device=values.device)
     n = min(room, values.shape[0])
     result[:n] = values[:n]
     return result
@@ -842,9 +838,7 @@ def connected(slots: Tensor, weights: Tensor, labeled: Tensor) -> Tensor:
     return torch.from_numpy(connected_rows(*lists, rows)).to(slots.device)
 
 
-def conjugate_gradients(
-    edges: Edges, target: Tensor, values: Tensor
-) -> tuple[Tensor, int, float]:
+def conjugate_gradients(edges: Edges, target: Tensor, values: Tensor) -> tuple[Tensor, int, float]:
     """Solve ``(I + A + A') values = target``, all (n, K), with the criteria of the CPU.
 
     ``values`` is the starting point. Returns the values, the number of steps, and the largest
@@ -887,11 +881,11 @@ def unsolved(values: Tensor, residual: Tensor) -> Tensor:
 
 def few_unsolved(values: Tensor, residual: Tensor) -> bool:
     """Whether at most `LAST_SHARE` of the rows are not solved."""
-    return int(unsolved(values, residual).sum()) <= LAST_SHARE * values.shape[0]
+    return bool(unsolved(values, residual).sum() <= LAST_SHARE * values.shape[0])
 
 
 def solve_rows(edges: Edges, values: Tensor, residual: Tensor) -> bool:
-    """Solve the rows that are not solved by sweeps of Jacobi's method, in place; whether all are."""
+    """Solve rows that are not solved by sweeps of Jacobi's method, in place; whether all are."""
     for _ in range(SWEEPS):
         moved = unsolved(values, residual)
         if not bool(moved.any()):

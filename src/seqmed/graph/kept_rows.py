@@ -155,7 +155,7 @@ class KeptRows:
     @property
     def list_length(self) -> int:
         """Largest number of entries of a list."""
-        return self.lists.slots.shape[1]
+        return int(self.lists.slots.shape[1])
 
     def store(self, points: Points) -> Stored:
         """Return rows in the stored form."""

@@ -303,7 +303,12 @@ class MixtureState(NamedTuple):
     def validate(self) -> None:
         """Raise a ValueError if the experts are not of the same columns and classes."""
         size, width = self.counts.size, self.probes.shape[1]
-        kept = [self.probes, self.labels.points, self.margin.kept, self.graph.rows.take(no_indices()).rows]
+        kept = [
+            self.probes,
+            self.labels.points,
+            self.margin.kept,
+            self.graph.rows.take(no_indices()).rows,
+        ]
         kept += [] if self.check is None else [self.check.points]
         expect({each.shape[1] for each in kept} == {width}, f"rows of {width} columns")
         expect(len({sp.issparse(each) for each in kept}) == 1, "rows of the same format")

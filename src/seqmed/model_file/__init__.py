@@ -144,8 +144,10 @@ def put_on_device(model: Any, device: str) -> bool:
         return True
     if isinstance(model, StreamPipeline):
         return put_on_device(model.steps[-1][1], device)
-    inner = [getattr(model, "estimator", None), *getattr(model, "candidates_", ())]
-    return any([each is not None and put_on_device(each, device) for each in inner])
+    found = False
+    for each in (getattr(model, "estimator", None), *getattr(model, "candidates_", ())):
+        found = (each is not None and put_on_device(each, device)) or found
+    return found
 
 
 def load_with_extra(path: AnyPath) -> tuple[Model, dict[str, Any] | None]:
