@@ -18,6 +18,7 @@ from seqmed import GraphPropagation, SeqGraphMED
 from seqmed.classes import Rows
 from seqmed.graph import conjugate_gradients, device, metrics, propagation
 from seqmed.graph.kept_rows import no_kept_rows
+from seqmed.kernels import RBF, Expansion, Linear, Polynomial
 from tests.reference import naive_graph
 from tests.support.kept_rows import (
     KINDS,
@@ -353,6 +354,44 @@ def test_the_same_seed_gives_the_same_model_twice(make, more):
             model.partial_fit(X[start : start + 80], y[start : start + 80])
         model.set_params(device="cpu")
     assert_same_bits(*(model._state for model in models))
+
+
+@NEEDS_TORCH
+@pytest.mark.parametrize("kernel", [RBF(0.5), RBF(), Linear(), Polynomial(0.1, 3, 1.0)])
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e9])
+def test_kernel_values_on_a_device_are_those_of_the_cpu(kernel, offset, monkeypatch):
+    monkeypatch.setattr(device, "PRODUCTS", 8 * 500 * 30)
+    rng = np.random.default_rng(0)
+    points, others = offset + rng.normal(size=(40_000, 4)), rng.normal(size=(30, 4))
+    kernel = kernel.freeze(points, np.ones(40_000))
+    expansion = Expansion(others, rng.normal(size=(30, 3)))
+    found, expected = device.kernel_sums(HERE, kernel, points, expansion), None
+    assert device.kernel_sums(HERE, kernel, points[:30_000], expansion) is None  # few values
+    if found is None:  # far from the centre
+        assert isinstance(kernel, RBF)
+        assert offset
+        return
+    expected = kernel.sums(points, expansion)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11 * np.abs(expected).max())
+
+
+@NEEDS_TORCH
+def test_the_margin_expert_predicts_on_the_device(monkeypatch):
+    monkeypatch.setattr(device, "MANY_VALUES", 1)
+    X, _, y = rows_of_classes(0, 300)
+    models = [
+        SeqGraphMED(device=name, random_state=0, experts=()).partial_fit(X, y)
+        for name in (HERE, "cpu")
+    ]
+    called, sums = [], device.kernel_sums
+
+    def counted(*arguments):
+        called.append(sums(*arguments) is not None)
+        return sums(*arguments)
+
+    monkeypatch.setattr(device, "kernel_sums", counted)
+    assert_same_decisions(*models, rows_of_classes(9, 200)[0])
+    assert any(called)
 
 
 # -- between devices -------------------------------------------------------------------------------

@@ -141,8 +141,8 @@ class SeqGraphMED(GraphClassifier):
     device : str, default="cpu"
         Where the graph is: "cpu", or a device of torch such as "cuda" or "cuda:1", which needs
         ``pip install 'seqmed[gpu]'``. Rows must be dense, and the metric "euclidean" or "cosine".
-        The other experts stay on the CPU. It may change between batches; `set_params` moves what
-        was learned at once. Model files do not have it.
+        The margin expert also predicts there; other experts stay on the CPU. It may change between
+        batches; `set_params` moves what was learned at once. Model files do not have it.
 
     Attributes
     ----------

@@ -45,7 +45,9 @@ from seqmed.graph.metrics import (
     Stored,
     without_sketch,
 )
+from seqmed.kernels.on_vectors import FAR_FROM_CENTRE, RBF, Expansion, Kernel, Linear, Polynomial
 from seqmed.numeric.arrays import Array, Indices, Points, Single, bit_sums
+from seqmed.numeric.execution import MANY_VALUES
 
 if TYPE_CHECKING:
     import torch
@@ -908,3 +910,46 @@ def moved_classes(values: Tensor, places: Indices, n_classes: int) -> Tensor:
 def grown_rows(values: Tensor, n: int) -> Tensor:
     """Return a copy of (m, K) values with n rows of zeros added."""
     return torch.cat([values, values.new_zeros((n, values.shape[1]))])
+
+
+# -- kernel values ---------------------------------------------------------------------------------
+
+
+def kernel_sums(name: str, kernel: Kernel, points: Points, expansion: Expansion) -> Array | None:
+    """Return the values of an expansion of the margin expert at many rows, (n, machines).
+
+    They are computed in double precision. None if the CPU has to: for few values, sparse rows,
+    other kernels, and rows so far from the centre that distances from products lose digits.
+    """
+    others, coefficients = expansion
+    n, m = points.shape[0], others.shape[0]
+    known = type(kernel) in (RBF, Linear, Polynomial)
+    device = find_device(name)
+    if n * m < MANY_VALUES or not known or sp.issparse(points) or device.type == "mps":
+        return None
+    gamma, centre = float(getattr(kernel, "gamma", 0.0)), getattr(kernel, "centre", None)
+    with computing(name, m, points.shape[1], coefficients.shape[1]):
+        right, values = torch.from_numpy(others).to(device), torch.from_numpy(coefficients)
+        values = values.to(device)
+        if isinstance(kernel, RBF):
+            shift = torch.zeros(1) if centre is None else torch.from_numpy(centre)
+            shift = shift.to(device)
+            right = right - shift
+            lengths = gamma * right.square().sum(dim=1)
+        found, farthest = np.empty((n, coefficients.shape[1])), 0.0
+        size = max(1, PRODUCTS // 8 // max(1, m, points.shape[1]))
+        for start in range(0, n, size):
+            part = np.ascontiguousarray(points[start : start + size])
+            left = torch.from_numpy(part).to(device)
+            if isinstance(kernel, RBF):
+                left = left - shift
+                own = gamma * left.square().sum(dim=1)
+                farthest = max(farthest, float(own.max()), float(lengths.max()))
+                block = (2.0 * gamma * left) @ right.T
+                block.sub_(own[:, None]).sub_(lengths).clamp_(max=0.0).exp_()
+            else:
+                block = left @ right.T
+                if isinstance(kernel, Polynomial):
+                    block.mul_(gamma).add_(kernel.coef0).pow_(kernel.degree)
+            found[start : start + size] = (block @ values).cpu().numpy()
+    return found if farthest <= FAR_FROM_CENTRE else None

@@ -12,6 +12,7 @@ in place.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -22,6 +23,7 @@ from scipy.sparse.linalg import cg
 from seqmed.classes import UNLABELED, ClassCounts, Rows, moved
 from seqmed.graph.kept_rows import KeptRows, Lists, edge_weights
 from seqmed.graph.metrics import Euclidean, clipped
+from seqmed.kernels import Sums
 from seqmed.late_rows import (
     NO_LABEL,
     OTHER_LABEL,
@@ -159,6 +161,15 @@ class GraphState:
         from seqmed.graph import device
 
         return cast(Single, device.moved_classes(values, places, n_classes))
+
+    @property
+    def kernel_sums(self) -> Sums | None:
+        """The function that computes kernel values on the device; None on the CPU."""
+        if self.rows.device == "cpu":
+            return None
+        from seqmed.graph import device
+
+        return partial(device.kernel_sums, self.rows.device)
 
     def on(self, name: str) -> GraphState:
         """Return the state on the device ``name``."""

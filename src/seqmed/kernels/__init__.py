@@ -12,6 +12,7 @@ from seqmed.kernels.on_vectors import (
     Kernel,
     Linear,
     Polynomial,
+    Sums,
     blocks,
     evaluate,
     linear_weights,
@@ -50,7 +51,7 @@ def make_kernel(
 
 
 __all__ = [
-    "KERNELS", "RBF", "SPECIAL", "ByFormat", "Expansion",
+    "KERNELS", "RBF", "SPECIAL", "ByFormat", "Expansion", "Sums",
     "FromFunction", "Kernel", "Linear", "Polynomial", "Precomputed", "TfIdf", "blocks",
     "evaluate", "linear_weights", "make_kernel", "squared_distances",
 ]  # fmt: skip

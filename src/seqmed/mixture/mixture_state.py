@@ -617,7 +617,8 @@ def expert_scores(
     """
     found = np.zeros((points.shape[0], len(used), state.counts.size))
     if used[0] > 0:
-        found[:, 0] = margin_state.unscaled_scores(state.margin, points)
+        sums = state.graph.kernel_sums
+        found[:, 0] = margin_state.unscaled_scores(state.margin, points, sums)
     if used[1] > 0:
         neighbours = state.graph.search(points) if neighbours is None else neighbours
         found[:, 1] = state.graph.scores(neighbours, state.class_weights)
