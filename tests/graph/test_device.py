@@ -195,6 +195,15 @@ def test_equal_distances_are_ordered_by_slot():
 
 
 @NEEDS_TORCH
+def test_more_neighbours_than_rows_are_all_rows():
+    rng, rows = np.random.default_rng(0), None
+    rows = cloud(rng, 1020, 2)
+    model = GraphPropagation(n_neighbors=1100, device=HERE)
+    model.partial_fit(rows, np.arange(1020) % 2)
+    assert (model._state.graph.rows.lists.sizes == 1019).all()
+
+
+@NEEDS_TORCH
 def test_an_update_leaves_the_former_rows_as_they_were():
     rng = np.random.default_rng(0)
     kept = rows_on_device(flat(rng, 50, 4))

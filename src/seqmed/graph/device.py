@@ -469,8 +469,9 @@ class DeviceRows:
         distances = values if exact else self.distances(queries.points, self.points[slots])
         valid = (values < torch.inf) & (distances < self.metric.limit)
         keys = torch.where(valid, make_keys(distances, slots), EMPTY).sort(dim=1).values
-        if keys.shape[1] <= length:
-            keys = torch.nn.functional.pad(keys, (0, length + 1 - keys.shape[1]), value=EMPTY)
+        if keys.shape[1] <= length:  # there are fewer rows
+            more = keys.new_full((keys.shape[0], length + 1 - keys.shape[1]), EMPTY)
+            keys = torch.cat([keys, more], dim=1)
         # every row that is no candidate is at least this far
         rest = values.amax(dim=1)
         if not exact:
@@ -903,7 +904,8 @@ def moved_classes(values: Tensor, places: Indices, n_classes: int) -> Tensor:
     """Return values (n, K) with class c moved to ``places[c]``; see `seqmed.classes.moved`."""
     result = values.new_zeros((values.shape[0], n_classes))
     kept = np.flatnonzero(places >= 0)
-    result[:, torch.from_numpy(places[kept])] = values[:, torch.from_numpy(kept)]
+    before = torch.from_numpy(kept).to(values.device)
+    result[:, torch.from_numpy(places[kept]).to(values.device)] = values[:, before]
     return result
 
 

@@ -51,7 +51,21 @@ def make_kernel(
 
 
 __all__ = [
-    "KERNELS", "RBF", "SPECIAL", "ByFormat", "Expansion", "Sums",
-    "FromFunction", "Kernel", "Linear", "Polynomial", "Precomputed", "TfIdf", "blocks",
-    "evaluate", "linear_weights", "make_kernel", "squared_distances",
+    "KERNELS",
+    "RBF",
+    "SPECIAL",
+    "ByFormat",
+    "Expansion",
+    "FromFunction",
+    "Kernel",
+    "Linear",
+    "Polynomial",
+    "Precomputed",
+    "Sums",
+    "TfIdf",
+    "blocks",
+    "evaluate",
+    "linear_weights",
+    "make_kernel",
+    "squared_distances",
 ]  # fmt: skip
