@@ -1,7 +1,7 @@
 """Label propagation on a GPU: time beside the bare matrix products, accuracy, and memory.
 
     python benchmarks/gpu.py [--device cuda] [--parts graph,stream,predict] [--usps FILE.npz]
-        [--small] [--out FILE.json] [--scores FOLDER] [--wheels FOLDER]
+        [--small] [--out FILE.json] [--scores FILE.npz] [--compare FILE.npz] [--wheels FOLDER]
 
 Times are wall-clock seconds of whole calls of `fit`, `partial_fit` and `predict`, with validation
 and copies from the host, and those of the work on the device alone. A bare matrix product is one of
@@ -401,7 +401,7 @@ def accuracy(name: str, n: int, usps: str | None, scores: str | None) -> list[di
         with np.load(usps) as file:
             X, y, end = file["X"].astype(float), file["y"].astype(int), int(file["n_train"])
         sets["USPS"] = (X[:end], y[:end], X[end:], y[end:], (70, 360))
-    found = []
+    found, kept = [], {}
     for data, (X, y, X_test, y_test, counts) in sets.items():
         for count in counts:
             labels = with_labels(y, count, 0)
@@ -426,26 +426,24 @@ def accuracy(name: str, n: int, usps: str | None, scores: str | None) -> list[di
                 right = float((model.predict(X_test) == y_test).mean())
                 entry = {"data": data, "labels": count, "model": kind}
                 found.append({**entry, "accuracy": right, "seconds": seconds})
-                if scores is not None:
-                    Path(scores).mkdir(parents=True, exist_ok=True)
-                    words = f"{data} {count} {kind}".replace(",", "").replace(" ", "-")
-                    np.save(Path(scores) / f"{words}.npy", values.astype(np.float32))
+                kept[" ".join((data, str(count), kind))] = values.astype(np.float32)
+    if scores is not None:
+        np.savez_compressed(scores, **kept)
     return found
 
 
 def compare(first: str, second: str) -> list[dict[str, Any]]:
     """Compare the scores of two runs; decisions differ by rounding if the best two are close."""
     found = []
-    for path in sorted(Path(first).glob("*.npy")):
-        if not (Path(second) / path.name).exists():
-            continue
-        one, other = np.load(path), np.load(Path(second) / path.name)
+    with np.load(first) as ours, np.load(second) as theirs:
+        pairs = {name: (ours[name], theirs[name]) for name in ours if name in theirs}
+    for name, (one, other) in pairs.items():
         different = one.argmax(axis=1) != other.argmax(axis=1)
         best = np.sort(one, axis=1)[:, -2:]
         gaps = (best[:, 1] - best[:, 0]) / np.abs(best).max(axis=1)
         found.append(
             {
-                "scores": path.stem,
+                "scores": name,
                 "rows": len(one),
                 "largest difference": float(np.abs(one - other).max()),
                 "other decisions": int(different.sum()),
@@ -508,8 +506,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="draws of the part `more`")
     parser.add_argument("--most", type=int, help="largest number of rows of the part `more`")
     parser.add_argument("--out", help="write the results there as JSON")
-    parser.add_argument("--scores", help="folder for the scores of the part `accuracy`")
-    parser.add_argument("--compare", help="folder of scores to compare with")
+    parser.add_argument("--scores", help="file for the scores of the part `accuracy`: NAME.npz")
+    parser.add_argument("--compare", help="such a file, to compare with")
     parser.add_argument("--wheels", help="folder of wheels of missing packages")
     given = parser.parse_args()
     unpack_missing(given.wheels)
