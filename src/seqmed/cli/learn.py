@@ -115,6 +115,12 @@ class BatchOptions:
         help="Draw the log: accuracy, changes and weights of experts (png, svg or pdf).",
     )
     force: bool = batching("--force", default=False, help="Replace the file of --plot.")
+    sample: bool = batching(
+        "--sample",
+        default=False,
+        help="Learn a random sample of all rows at once, for data whose order does not matter: "
+        "faster than batches, for a new model only.",
+    )
     again: bool = batching("--again", default=False, help="Learn finished files again.")
     final: bool = batching(
         "--final",
@@ -208,10 +214,13 @@ def learn_command(
     from seqmed import model_file, plotting
     from seqmed.cli.checkpoint import check_log_file, locked, put_on_device
     from seqmed.cli.late_labels import learn_late
+    from seqmed.cli.learn_sample import learn_sample
     from seqmed.cli.outputs import check_plot, refuse_existing, refuse_shared, save_plot
     from seqmed.cli.prequential import StreamLearner
 
     encoder, given = columns.encoder_parameters(), parameters.given()
+    if batches.sample:
+        refuse_with_sample(model, columns, batches)
     log, plot, late = batches.log, batches.plot, batches.late
     if (late is None) != (batches.id_column is None):
         raise CommandError("--late and --id are used only together: add one, or leave both out.")
@@ -234,6 +243,9 @@ def learn_command(
         if batches.batch_size is not None or batches.batch_by is not None:
             progress = replace(progress, batch_size=batches.batch_size, batch_by=batches.batch_by)
         progress = replace(progress, dialect=reading.dialect.over(progress.dialect))
+        if batches.sample:
+            learn_sample(model, pipeline, progress, data, reading)
+            return
         learner = StreamLearner(model, pipeline, progress, log, batches.checkpoint_every)
         if late is not None:
             learn_late(learner, data, late, str(batches.id_column), reading)
@@ -253,6 +265,26 @@ def learn_command(
         show_summary(learner, learner.progress.record.rows - progress.record.rows, data)
         if plot is not None:
             save_plot(plotting.learning_log(str(log)), plot)
+
+
+def refuse_with_sample(path: Path, columns: ColumnOptions, batches: BatchOptions) -> None:
+    """Refuse --sample with an existing model, and with options for batches."""
+    if path.exists():
+        raise CommandError(
+            f"{path} exists, and --sample makes a new model: choose another name, or learn new "
+            "rows in batches without --sample."
+        )
+    if columns.no_labels:
+        raise CommandError("--sample learns labels, so leave --no-labels or --sample out.")
+    default = BatchOptions()
+    for name in ("batch_size", "first_batch", "batch_by", "checkpoint_every", "log", "plot",
+                 "again", "late", "id_column"):  # fmt: skip
+        if getattr(batches, name) != getattr(default, name):
+            option = {"id_column": "id"}.get(name, name).replace("_", "-")
+            raise CommandError(
+                f"--{option} is for learning in batches, and --sample learns all rows at once: "
+                "leave one of them out."
+            )
 
 
 def begin_or_resume(

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple, Self, TypeVar
@@ -21,6 +22,14 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 from seqmed.classes import Rows
 from seqmed.estimators.bases import BaseEstimator, ClassifierMixin
 from seqmed.estimators.labels import are_plus_one, find
+from seqmed.estimators.row_sample import (
+    LABELED,
+    MISSING,
+    SamplePlan,
+    Summary,
+    plan_for,
+    whole_sample,
+)
 from seqmed.estimators.validation import (
     ClassifiedRows,
     MatrixLike,
@@ -81,6 +90,12 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from one batch and discard everything learned before.
 
+        Of a large batch, a random sample is learned, chosen by `random_state` and the numbers of
+        the rows: at most 100,000 labeled rows, at least one of them of every class, and at most
+        50,000 unlabeled rows. With a graph over kept rows, there are at most as many unlabeled rows
+        as the graph may keep; `GraphPropagation` has the same limit for labeled rows. A stream of
+        batches with `partial_fit` learns all rows.
+
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
@@ -97,12 +112,47 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         self : object
             The fitted classifier. If a parameter, X or y is refused, it is unchanged.
         """
+        return self._fit(X, y, sample_weight)
+
+    def _fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        plan: SamplePlan | None = None,
+        n_left_out: int = 0,
+    ) -> Self:
+        """Learn one batch, of which rows are chosen if it is large.
+
+        With a plan, the rows are chosen already, and ``n_left_out`` unlabeled ones are not among
+        them.
+        """
         self._check_parameters()
         model = unfitted(self)
         batch = validated_batch(model, X, y, None, sample_weight, alone=True, new_points=True)
-        model._learn(batch, model._fit_batch(batch.rows.weights.size), new_points=True)
+        with generators_restored(model, getattr(model, "estimator", None)):
+            if plan is None:
+                plan = model._sample_plan()
+                batch, n_left_out = sample_of(batch, plan)
+            size = model._fit_batch(batch.rows.weights.size)
+            model._learn(batch, size, new_points=True, seed=plan.seed)
+        graph = getattr(model._state, "graph", None)  # it counts the unlabeled rows of the stream
+        if n_left_out and graph is not None:
+            graph = replace(graph, n_unlabeled=graph.n_unlabeled + n_left_out)
+            model._state = model._state._replace(graph=graph)
         self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
         return self
+
+    def _sample_plan(self) -> SamplePlan:
+        """Return how a large table is sampled for `fit`; draws the seed of the fit."""
+        self._check_parameters()
+        return plan_for(self, self._drawn_seed(), self._sample_sizes())
+
+    def _fit_summary(self, plan: SamplePlan, summary: Summary) -> Self:
+        """Learn the merged summary of a table, and discard everything learned before."""
+        self._check_kernel("fit from a sample")
+        summary = whole_sample(plan, summary)
+        return self._fit(summary.rows, summary.y, summary.weights, plan, summary.n_left_out)
 
     def partial_fit(
         self,
@@ -173,17 +223,21 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
         return self
 
-    def _learn(self, batch: ClassifiedRows, size: int | None, *, new_points: bool) -> None:
+    def _learn(
+        self, batch: ClassifiedRows, size: int | None, *, new_points: bool, seed: int | None = None
+    ) -> None:
         """Learn a batch, or late labels if its points are not new.
 
-        The rows are learned in random order, ``size`` at a time, or all together with None.
+        The rows are learned in random order, ``size`` at a time, or all together with None. The
+        ``seed`` of a new model is drawn if it is None.
         """
         rows, state, n_rows = batch.rows, getattr(self, "_state", None), batch.rows.weights.size
         info = None
         if not hasattr(self, "_started"):
             self._started = Started(sp.issparse(rows.points), self._fixed())
         with generators_restored(self, getattr(self, "estimator", None)):
-            seed = self._drawn_seed() if state is None else 0
+            if seed is None:
+                seed = self._drawn_seed() if state is None else 0
             order = None if size is None else np.random.default_rng(seed).permutation(n_rows)
             starts = list(range(0, n_rows, size or n_rows))[: self._most_parts()]
             for start, stop in pairwise([*starts, n_rows]):
@@ -476,6 +530,10 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         return None
 
     @abstractmethod
+    def _sample_sizes(self) -> tuple[int, int]:
+        """Return the largest numbers of unlabeled and labeled rows that `fit` learns."""
+
+    @abstractmethod
     def _begin(self, rows: Rows, seed: int) -> Any:
         """Return the state before the first batch; ``rows`` is this batch."""
 
@@ -531,6 +589,19 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     @abstractmethod
     def _uncertainty(self, points: Points) -> Uncertainty:
         """Return the uncertainty of the decisions at the given rows, for label queries."""
+
+
+def sample_of(batch: ClassifiedRows, plan: SamplePlan) -> tuple[ClassifiedRows, int]:
+    """Return the sample of a batch, and the number of unlabeled rows that are left out."""
+    rows = batch.rows
+    if rows.gram is not None:
+        return batch, 0
+    kinds = np.where(rows.labeled, LABELED, MISSING).astype(np.int8)
+    chosen = plan.chosen(batch.numbers, kinds, rows.codes)
+    if chosen.size == kinds.size:
+        return batch, 0
+    n_left_out = int((~rows.labeled).sum() - (kinds[chosen] == MISSING).sum())
+    return batch._replace(rows=rows.take(chosen), numbers=batch.numbers[chosen]), n_left_out
 
 
 @cache  # Python's own filter repeats a warning after every change of the filters

@@ -177,9 +177,10 @@ class GraphPropagation(GraphClassifier):
     found by Sinkhorn iteration after every update, and lie between 1 / 50 and 50. Classes without a
     label take no part. Known proportions help most with very few labels per class.
 
-    `fit` shuffles the rows and learns them in mini-batches. `retract` applies to labeled rows that
-    are kept. `class_prior` and `forgetting` may change between batches with `set_params`.
-    `graph_memory`, `n_neighbors`, `alpha` and `metric` may not change.
+    `fit` shuffles the rows and learns them in mini-batches; of large tables it learns a sample.
+    `retract` applies to labeled rows that are kept. `class_prior` and `forgetting` may
+    change between batches with `set_params`. `graph_memory`, `n_neighbors`, `alpha` and `metric`
+    may not change.
 
     References
     ----------
@@ -261,6 +262,10 @@ class GraphPropagation(GraphClassifier):
         # a device learns all rows after the first mini-batch at once, which gives the same graph
         return None if self.device == "cpu" else 2
 
+    def _sample_sizes(self) -> tuple[int, int]:
+        kept = most_kept(self.graph_memory)
+        return kept, kept
+
     def _begin(self, rows: Rows, seed: int) -> PropagationState:
         return PropagationState(begin_graph(self, rows, seed, None), no_classes(per_class=True), 0)
 
@@ -331,6 +336,11 @@ def begin_graph(model: Any, rows: Rows, seed: int, kernel: Kernel | None) -> Gra
     if capacity == "auto":
         capacity = rows_in_memory(rows.points)
     return GraphState(kept, capacity, model.alpha, seed).on(model.device)
+
+
+def most_kept(graph_memory: int | str) -> int:
+    """Return the largest number of rows that a graph may keep."""
+    return MOST_ROWS if isinstance(graph_memory, str) else int(graph_memory)
 
 
 def rows_in_memory(points: Points) -> int:

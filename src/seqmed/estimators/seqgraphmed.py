@@ -20,6 +20,7 @@ from seqmed.estimators.graph_propagation import (
     GraphClassifier,
     GraphPropagation,
     begin_graph,
+    most_kept,
     uncertainty_in_graph,
 )
 from seqmed.estimators.seqlapmed import SeqLapMED
@@ -192,8 +193,8 @@ class SeqGraphMED(GraphClassifier):
     Notes
     -----
     `fit` shuffles the rows and learns them in mini-batches, all at once if the estimator learns
-    from unlabeled rows. The memory of the graph is bounded; that of the margin expert is bounded by
-    its ``budget``.
+    from unlabeled rows. Of large tables it learns a sample. The memory of the graph is bounded;
+    that of the margin expert is bounded by its ``budget``.
 
     The predictions of labeled rows before they were learned calibrate the probabilities. With
     refitted experts, `decision_function` returns logarithms of probabilities.
@@ -434,6 +435,11 @@ class SeqGraphMED(GraphClassifier):
         # an estimator that learns from unlabeled rows needs the graph of all of them
         return n_rows if self._template()._semi_supervised else FIT_BATCH
 
+    def _sample_sizes(self) -> tuple[int, int]:
+        template, kept = self._template(), most_kept(self.graph_memory)
+        unlabeled, labeled = template._sample_sizes()
+        return max(kept, unlabeled if template._semi_supervised else 0), max(kept, labeled)
+
     def _begin(self, rows: Rows, seed: int) -> MixtureState:
         template, scale = self._template(), np.zeros(0)
         if self._scales_columns(self._started.sparse):
@@ -473,8 +479,10 @@ class SeqGraphMED(GraphClassifier):
             new_batch=new_batch,
         )
 
-    def _learn(self, batch: ClassifiedRows, size: int | None, *, new_points: bool) -> None:
-        super()._learn(batch, size, new_points=new_points)
+    def _learn(
+        self, batch: ClassifiedRows, size: int | None, *, new_points: bool, seed: int | None = None
+    ) -> None:
+        super()._learn(batch, size, new_points=new_points, seed=seed)
         change = self.update_info_.change
         if change is not None and not self.update_info_.revoked:
             warnings.warn(

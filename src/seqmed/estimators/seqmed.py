@@ -28,6 +28,8 @@ from seqmed.uncertainty import Uncertainty
 DEFAULT_C = 10.0
 # Chosen by prequential accuracy: docs/decisions, 0016 and 0027.
 DEFAULT_WINDOW = 500
+# Largest numbers of unlabeled and labeled rows that `fit` learns: docs/decisions, 0042.
+MOST_UNLABELED, MOST_LABELED = 50_000, 100_000
 
 
 class SeqMED(StreamClassifier):
@@ -280,6 +282,9 @@ class SeqMED(StreamClassifier):
     # -- learning ------------------------------------------------------------------------------
 
     _with_classes = staticmethod(margin_state.with_classes)
+
+    def _sample_sizes(self) -> tuple[int, int]:
+        return MOST_UNLABELED, MOST_LABELED
 
     def _begin(self, rows: Rows, seed: int) -> MarginState:
         return margin_state.begin(self._parameters(None), rows, seed)

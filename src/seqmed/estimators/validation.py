@@ -107,6 +107,8 @@ def validated_batch(
         points = np.arange(gram.shape[0])[:, None]
     else:
         points = in_format(points, sp.issparse(points) if started is None else started.sparse)
+        if alone and not sp.issparse(points):  # sums do not depend on the order in memory
+            points = np.ascontiguousarray(points)
     numbers = np.flatnonzero(weights)
     if numbers.size < weights.size:
         used = weights > 0
@@ -122,6 +124,8 @@ def validated_batch(
     if not declared.size:  # a marker that is a class is still a class after `retract`
         declared = labels[is_marked(labels, model.unlabeled)][:1]
     now = with_labels(with_labels(known, declared), labels)
+    if alone and now.dtype.kind == "U":
+        now = np.array(now.tolist())  # as wide as the longest class
     codes = np.full(points.shape[0], UNLABELED)
     codes[labeled] = find(labels, now)
     places = find(known, now)

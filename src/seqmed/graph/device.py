@@ -792,6 +792,8 @@ def solve(
 ) -> tuple[Tensor, Tensor, int, float]:
     """Return what `propagation.solution_of` returns; ``rows`` are those of the state."""
     influence, solution = cast("Tensor", state.influence), cast("Tensor", state.solution)
+    if not known.size:
+        return torch.zeros_like(solution), torch.zeros_like(influence), 0, 0.0
     device, n = solution.device, rows.size
     columns = rows.indices(known)
     weights = edge_weights(rows.keys, rows.n_neighbors)
@@ -867,8 +869,7 @@ def conjugate_gradients(edges: Edges, target: Tensor, values: Tensor) -> tuple[T
         direction = residual + quotients(new, square) * direction
         square = new
         steps += 1
-    largest = quotients(square, size).amax() if square.shape[0] else square.sum()
-    return values, steps, float(largest.sqrt())
+    return values, steps, float(quotients(square, size).amax().sqrt())
 
 
 def quotients(numerators: Tensor, denominators: Tensor) -> Tensor:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial, wraps
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn import get_config
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import _is_fitted, check_is_fitted
+from sklearn.utils.validation import _check_method_params, _is_fitted, check_is_fitted
 
 from seqmed.estimators.base import (
     StreamClassifier,
@@ -23,6 +24,13 @@ from seqmed.estimators.base import (
     transformed,
 )
 from seqmed.estimators.bases import Pipeline
+from seqmed.estimators.row_sample import (
+    SamplePlan,
+    Summary,
+    number_of_rows,
+    summarise,
+    whole_sample,
+)
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqmed import SeqMED
 from seqmed.mixture.explanation import ArrayView, Explanation
@@ -110,7 +118,9 @@ class StreamPipeline(Pipeline):
     def fit(self, X: Any, y: ArrayLike | None = None, **params: Any) -> Self:
         """Fit all steps to one batch and discard everything learned before.
 
-        `partial_fit` may follow.
+        `partial_fit` may follow. If the final estimator would learn a sample of a large batch, as
+        the classifiers of seqmed do, the transformers are fitted to the same sample; bad cells of
+        other rows are not found.
 
         Parameters
         ----------
@@ -133,8 +143,56 @@ class StreamPipeline(Pipeline):
             fitted = clone(self)  # the steps are unchanged if one of them raises an error
             self.steps = Pipeline.fit(fitted, X, y, **params).steps
         else:
-            self.steps = self._begun("fit", X, y, self._by_step("fit", params))
+            self.steps = self._fitted(X, y, self._by_step("fit", params))
         return self
+
+    def _fitted(self, X: Any, y: Any, by_step: dict[str, dict[str, Any]]) -> Steps:
+        """Return clones of the steps, fitted to a table, or to its sample if it is large."""
+        name, final = self.steps[-1]
+        own = by_step.get(name, {})
+        counted = y is not None and (hasattr(X, "__len__") or hasattr(X, "shape"))
+        samples = isinstance(final, StreamClassifier) and {*own} <= {"sample_weight"}
+        if not (counted and samples) or getattr(final, "kernel", None) == "precomputed":
+            return self._begun("fit", X, y, by_step)
+        plan, n_rows, weights = self._sample_plan(), number_of_rows(X), own.get("sample_weight")
+        if weights is None and n_rows <= min(plan.unlabeled, plan.labeled):
+            return self._begun("fit", X, y, by_step)
+        summary = whole_sample(plan, summarise(plan, X, y, weights))
+        if summary.size == n_rows:
+            return self._begun("fit", X, y, by_step)
+        others = {
+            step: _check_method_params(X, by_step[step], indices=summary.numbers)
+            for step in by_step
+            if step != name
+        }
+        return self._begun_with(plan, summary, others)
+
+    def _sample_plan(self) -> SamplePlan:
+        """Return how a large table is sampled for `fit`."""
+        self._check_parameters()
+        final = self.steps[-1][1]
+        if not isinstance(final, StreamClassifier):
+            raise TypeError(
+                f"the last step is {final!r}, expected a classifier of seqmed, which can learn "
+                "from a sample: use partial_fit."
+            )
+        plan: SamplePlan = clone(final)._sample_plan()
+        return plan
+
+    def _fit_summary(self, plan: SamplePlan, summary: Summary) -> Self:
+        """Learn the merged summary of a table, and discard everything learned before."""
+        self.steps = self._begun_with(plan, whole_sample(plan, summary), {})
+        return self
+
+    def _begun_with(
+        self, plan: SamplePlan, summary: Summary, by_step: dict[str, dict[str, Any]]
+    ) -> Steps:
+        """Return clones of the steps, fitted to the sample of a table."""
+
+        def learn(final: Any, features: Any) -> None:
+            final._fit_summary(plan, replace(summary, rows=features))
+
+        return self._begun_by(learn, summary.rows, summary.y, by_step)
 
     @available_if_has("_final_estimator", "partial_fit")
     def partial_fit(self, X: Any, y: ArrayLike | None = None, **params: Any) -> Self:
@@ -177,14 +235,26 @@ class StreamPipeline(Pipeline):
 
         ``by_step`` are arguments by the name of their step.
         """
+        own = by_step.pop(self.steps[-1][0], {})
+        return self._begun_by(
+            lambda final, features: getattr(final, method)(features, y, **own), X, y, by_step
+        )
+
+    def _begun_by(
+        self,
+        learn: Callable[[Any, Any], Any],
+        X: Any,
+        y: Any,
+        by_step: dict[str, dict[str, Any]],
+    ) -> Steps:
+        """Return clones of the steps; ``learn`` makes the last one learn the features."""
         *steps, (name, final) = clone(Pipeline(self.steps)).steps
         transformers = Pipeline([*steps, (name, "passthrough")])
-        own = by_step.pop(name, {})
         more = {
             f"{step}__{each}": by_step[step][each] for step in by_step for each in by_step[step]
         }
         features = rows_for(final, X, transformers.fit_transform(X, y, **more))
-        getattr(final, method)(features, y, **own)
+        learn(final, features)
         return [*transformers.steps[:-1], (name, final)]
 
     def _by_step(self, method: str, params: dict[str, Any]) -> dict[str, dict[str, Any]]:
