@@ -86,10 +86,12 @@ class GraphClassifier(StreamClassifier):
             with suppress(ImportError, ValueError):
                 self._state = self._state.on(self.device)
 
-    def _learn(self, batch: ClassifiedRows, size: int | None, *, new_points: bool) -> None:
+    def _learn(
+        self, batch: ClassifiedRows, size: int | None, *, new_points: bool, seed: int | None = None
+    ) -> None:
         if getattr(self, "_state", None) is not None:
             self._state = self._state.on(self.device)
-        super()._learn(batch, size, new_points=new_points)
+        super()._learn(batch, size, new_points=new_points, seed=seed)
 
 
 class GraphPropagation(GraphClassifier):
