@@ -323,6 +323,49 @@ def test_fit_gives_the_decisions_of_the_cpu(n, metric):
 
 
 @NEEDS_TORCH
+@pytest.mark.parametrize("memory", [700, 2000, 6000])
+@pytest.mark.parametrize("share", [0.05, 0.9])
+def test_fit_keeps_the_rows_of_the_cpu(memory, share):
+    X, codes, _ = rows_of_classes(1, 3500)
+    y = np.where(np.random.default_rng(0).random(3500) < share, codes, -1)
+    models = [
+        GraphPropagation(device=name, random_state=0, graph_memory=memory).fit(X, y)
+        for name in (HERE, "cpu")
+    ]
+    ours, theirs = (model._state.graph.on("cpu") for model in models)
+    for name in ("codes", "label_weights", "n_unlabeled", "n_updates"):
+        np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+    every = np.arange(theirs.rows.size)
+    np.testing.assert_array_equal(ours.rows.take(every).rows, theirs.rows.take(every).rows)
+    assert_same_decisions(*models, rows_of_classes(9, 200)[0])
+    # the next batch replaces the same rows
+    for model in models:
+        model.partial_fit(*rows_of_classes(2, 300)[::2])
+    assert_same_decisions(*models, rows_of_classes(9, 200)[0])
+
+
+@NEEDS_TORCH
+@BOTH
+def test_a_stream_without_labels_works_on_a_device(make, more):
+    X, codes, y = rows_of_classes(1, 400)
+    models = [make(device=name, random_state=0, **more) for name in (HERE, "cpu")]
+    queries = rows_of_classes(9, 100)[0]
+    for model in models:
+        model.partial_fit(X[:100], np.full(100, -1))  # no class
+        model.partial_fit(X[100:200], np.full(100, -1), classes=[0, 1, 2])  # no label
+        assert model.n_iter_ == 0
+        model.partial_fit(X[200:300], y[200:300])
+        assert model.n_iter_ > 0
+    assert_same_decisions(*models, queries)
+    for model in models:
+        model.retract(X[200:300][y[200:300] >= 0])
+        assert not np.asarray(model._state.graph.influence).any()
+        model.partial_fit(X[300:], np.full(100, -1))
+        model.partial_fit(X[:3], [0, 1, 2])
+    assert_same_decisions(*models, queries)
+
+
+@NEEDS_TORCH
 def test_known_proportions_give_the_factors_of_the_cpu():
     X, _, y = rows_of_classes(2, 500)
     prior = {0: 0.7, 1: 0.2, 2: 0.1}

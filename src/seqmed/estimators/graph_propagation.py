@@ -261,7 +261,8 @@ class GraphPropagation(GraphClassifier):
         return FIT_BATCH
 
     def _most_parts(self) -> int | None:
-        # a device learns all rows after the first mini-batch at once, which gives the same graph
+        # a device learns all rows after the first mini-batch at once, which is faster there; the
+        # kept rows and their slots are those of mini-batches
         return None if self.device == "cpu" else 2
 
     def _sample_sizes(self) -> tuple[int, int]:
@@ -272,11 +273,26 @@ class GraphPropagation(GraphClassifier):
         return PropagationState(begin_graph(self, rows, seed, None), no_classes(per_class=True), 0)
 
     def _learn_rows(
-        self, state: Any, rows: Rows, classes: NDArray[Any], *, last: bool, **kind: bool
+        self,
+        state: Any,
+        rows: Rows,
+        classes: NDArray[Any],
+        *,
+        new_points: bool,
+        new_batch: bool,
+        last: bool,
     ) -> tuple[PropagationState, GraphInfo]:
         proportions = checked_class_prior(self.class_prior, classes, state.counts.declared)
-        forgetting = float(self.forgetting)
-        return propagation.learn(state, rows, forgetting, proportions, solve=last, **kind)
+        return propagation.learn(
+            state,
+            rows,
+            float(self.forgetting),
+            proportions,
+            new_points=new_points,
+            new_batch=new_batch,
+            solve=last,
+            part=FIT_BATCH if new_points and not new_batch else None,  # see `_most_parts`
+        )
 
     def _commit(self, state: PropagationState, info: GraphInfo, classes: NDArray[Any]) -> None:
         self.__dict__.update(

@@ -273,13 +273,16 @@ def choose_entering(state: GraphState, codes: NDArray[np.integer]) -> tuple[Indi
     state : state before the batch.
     codes : (m,) classes of the rows, -1 for unlabeled rows.
     """
+    new, size = np.flatnonzero(codes >= 0), state.codes.size
+    n_labeled = state.n_labeled
+    if size + codes.size <= state.capacity and n_labeled + new.size <= state.most_labeled:
+        rows = np.append(new, np.flatnonzero(codes < 0))
+        return rows, np.arange(size, size + codes.size)
     rng = np.random.default_rng((state.seed, state.n_updates))
-    new = np.flatnonzero(codes >= 0)
     labeled = np.flatnonzero(state.codes >= 0)
-    n_labeled = labeled.size
     labeled = np.append(labeled, np.empty(new.size, np.intp))  # room for the new ones
     unlabeled = np.flatnonzero(state.codes < 0)
-    n_unlabeled, size = unlabeled.size, state.rows.size
+    n_unlabeled = unlabeled.size
     taken = np.empty(new.size, dtype=np.intp)
     for number in range(new.size):
         full = n_labeled >= state.most_labeled
@@ -306,6 +309,29 @@ def choose_entering(state: GraphState, codes: NDArray[np.integer]) -> tuple[Indi
     return np.concatenate([new, rows[: free.size], drawn])[last[order]], found[order]
 
 
+def choose_by_parts(
+    state: GraphState, codes: NDArray[np.integer], size: int
+) -> tuple[Indices, Indices]:
+    """Choose the rows that are kept as if parts of ``size`` rows were learned one by one.
+
+    Parameters and results are those of `choose_entering`.
+    """
+    n, n_unlabeled = state.codes.size, state.n_unlabeled
+    kept = np.append(state.codes, np.full(min(codes.size, state.capacity), UNLABELED, np.int32))
+    owners = np.full(kept.size, -1)
+    for number, start in enumerate(range(0, codes.size, size)):
+        part = codes[start : start + size]
+        before = replace(
+            state, codes=kept[:n], n_unlabeled=n_unlabeled, n_updates=state.n_updates + number
+        )
+        chosen, taken = choose_entering(before, part)
+        owners[taken], kept[taken] = start + chosen, part[chosen]
+        n = max(n, int(taken.max(initial=-1)) + 1)
+        n_unlabeled += float(np.count_nonzero(part < 0))
+    slots = np.flatnonzero(owners >= 0)
+    return owners[slots], slots
+
+
 def take_random(pool: Indices, size: int, rng: np.random.Generator) -> int:
     """Move a random slot of the first ``size`` of a pool behind the others, and return it."""
     place, last = int(rng.integers(size)), size - 1
@@ -320,6 +346,7 @@ def learn_graph(
     new_points: bool = True,
     proportions: Array | None = None,
     solve: bool = True,
+    part: int | None = None,
 ) -> tuple[GraphState, GraphInfo, Indices]:
     """Learn a batch: add some of its rows to the kept rows, and solve the system.
 
@@ -331,6 +358,7 @@ def learn_graph(
         label; a row that is no longer kept enters again.
     proportions : (K,) known class proportions, see `proportion_factors`; None if they are unknown.
     solve : False if more rows follow before the state is used, and the system can wait for them.
+    part : number of rows from which the kept ones are chosen at a time; None for all m.
 
     Returns
     -------
@@ -343,7 +371,12 @@ def learn_graph(
     if not new_points:
         state, slots = place_labels(state, rows)
         absent = np.flatnonzero(slots < 0)
-    chosen, taken = choose_entering(state, codes[absent])
+    part = part or max(1, absent.size)
+    chosen, taken = (
+        choose_entering(state, codes[absent])
+        if absent.size <= part
+        else choose_by_parts(state, codes[absent], part)
+    )
     entering = absent[chosen]
     slots[entering] = taken
     kept = state.rows.put(taken, stored.take(entering))
@@ -359,7 +392,7 @@ def learn_graph(
         solution=grown(state.solution, added),
         n_unlabeled=state.n_unlabeled + float(np.count_nonzero(codes < 0)),
         n_stale=state.n_stale + entering.size,
-        n_updates=state.n_updates + 1,
+        n_updates=state.n_updates + max(1, -(-absent.size // part)),
     )
     changed = relabeled(changed, taken, codes[entering], label_weights[entering])
     if not solve:
@@ -719,13 +752,14 @@ def learn(
     new_points: bool,
     new_batch: bool,
     solve: bool = True,
+    part: int | None = None,
 ) -> tuple[PropagationState, GraphInfo]:
     """Learn a batch, or late labels if its points are not new.
 
     ``proportions`` (K,) are known class proportions. ``new_batch`` is False for a part of a larger
     batch, which is not counted as a batch. Every other batch but the first discounts earlier rows
-    by ``forgetting`` in (0, 1]; earlier labels are discounted by batches with labels only. Without
-    ``solve`` the system is left to the next part.
+    by ``forgetting`` in (0, 1]; earlier labels are discounted by batches with labels only. For
+    ``solve`` and ``part`` see `learn_graph`.
     """
     forgetting = forgetting if new_batch and state.n_batches else 1.0
     codes, weights = rows.codes[rows.labeled], rows.weights[rows.labeled]
@@ -733,7 +767,7 @@ def learn(
     graph = state.graph.forget(forgetting, new_labels=bool(codes.size))
     with one_thread():
         graph, info, _ = learn_graph(
-            graph, rows, new_points=new_points, proportions=proportions, solve=solve
+            graph, rows, new_points=new_points, proportions=proportions, solve=solve, part=part
         )
     return PropagationState(graph, counts, state.n_batches + new_batch), info
 
