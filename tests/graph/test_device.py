@@ -83,6 +83,16 @@ def test_a_device_that_is_not_there_is_refused_with_what_was_found(name):
 
 
 @NEEDS_TORCH
+def test_a_device_without_double_precision_is_refused(monkeypatch):
+    def fail(*_, dtype, **__):
+        raise TypeError(f"Cannot convert a MPS Tensor to {dtype}")
+
+    monkeypatch.setattr(device.torch, "zeros", fail)
+    with pytest.raises(ValueError, match=r"'mps' is not available.*double precision"):
+        device._found_device.__wrapped__("mps")
+
+
+@NEEDS_TORCH
 @BOTH
 def test_sparse_rows_are_refused(make, more):
     with pytest.raises(ValueError, match="got sparse rows, expected dense rows"):
@@ -347,7 +357,7 @@ def test_fit_keeps_the_rows_of_the_cpu(memory, share):
 @NEEDS_TORCH
 @BOTH
 def test_a_stream_without_labels_works_on_a_device(make, more):
-    X, codes, y = rows_of_classes(1, 400)
+    X, _, y = rows_of_classes(1, 400)
     models = [make(device=name, random_state=0, **more) for name in (HERE, "cpu")]
     queries = rows_of_classes(9, 100)[0]
     for model in models:
@@ -511,7 +521,7 @@ def test_a_model_can_be_pickled_and_copied(make, more, monkeypatch):
 
 @NEEDS_TORCH
 @BOTH
-@pytest.mark.parametrize("part", ["bounds", "insert_in_lists", "solve"])
+@pytest.mark.parametrize("part", ["bounds", "insert_in_lists", "symmetric"])
 def test_a_device_out_of_memory_leaves_the_model_as_it_was(make, more, part, monkeypatch):
     X, _, y = rows_of_classes(8, 300)
     model = make(device=HERE, random_state=0, **more).partial_fit(X[:200], y[:200])
@@ -521,7 +531,7 @@ def test_a_device_out_of_memory_leaves_the_model_as_it_was(make, more, part, mon
         raise device.torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 
     with monkeypatch.context() as patch:
-        patch.setattr(device if part == "solve" else device.DeviceRows, part, fail)
+        patch.setattr(device if part == "symmetric" else device.DeviceRows, part, fail)
         with pytest.raises(MemoryError, match=r"about .* GB.*smaller graph_memory"):
             model.partial_fit(X[200:], y[200:])
         assert vars(model) == before

@@ -38,7 +38,7 @@ Device = Annotated[
     str,
     typer.Option(
         metavar="DEVICE",
-        help="Where the graph is: cpu, or a device of torch such as cuda, cuda:1 or mps.",
+        help="Where the graph is: cpu, or a device of torch such as cuda or cuda:1.",
     ),
 ]
 Force = Annotated[

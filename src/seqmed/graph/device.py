@@ -47,7 +47,8 @@ from seqmed.graph.metrics import (
 )
 from seqmed.kernels.on_vectors import FAR_FROM_CENTRE, RBF, Expansion, Kernel, Linear, Polynomial
 from seqmed.numeric.arrays import Array, Indices, Points, Single, bit_sums
-from seqmed.numeric.execution import MANY_VALUES
+from seqmed.numeric.execution import MANY_VALUES, DeviceMemoryError
+from seqmed.numeric.words import in_words
 
 if TYPE_CHECKING:
     import torch
@@ -98,14 +99,13 @@ def find_device(name: str) -> torch.device:
 def _found_device(name: str) -> torch.device:
     try:
         device = torch.device(name.removeprefix("torch:"))
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        torch.zeros(1, dtype=torch.float64, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
         found = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
-        found += ["mps"] * torch.backends.mps.is_available()
         raise ValueError(
-            f"device={name!r} is not available, expected 'cpu' or a device of torch: torch "
-            f"{torch.__version__} found {', '.join(found) or 'no device'}. Set device='cpu', or "
-            "install a torch that supports the device: pip install 'seqmed[gpu]'."
+            f"device={name!r} is not available, expected 'cpu' or a device of torch with double "
+            f"precision: torch {torch.__version__} found {', '.join(found) or 'no device'}. Set "
+            "device='cpu', or install a torch that supports the device: pip install 'seqmed[gpu]'."
         ) from error
     return device
 
@@ -127,10 +127,11 @@ def computing(name: str, n: int, p: int, n_classes: int) -> Iterator[None]:
         if not any(words in str(error).lower() for words in known):
             raise
         needed = bytes_needed(n, p, n_classes) / 1e9
-        raise MemoryError(
+        smaller = in_words("--graph-memory", "graph_memory")
+        raise DeviceMemoryError(
             f"the device {name!r} ran out of memory: a graph of {n} rows with {p} columns and "
             f"{n_classes} classes needs about {needed:.1f} GB. The model is unchanged: start a new "
-            "one with a smaller graph_memory, or set device='cpu'."
+            f"one with a smaller {smaller}, or use the device cpu."
         ) from error
     finally:
         if precision != "highest":
@@ -372,9 +373,8 @@ class DeviceRows:
         certain = torch.ones(queries.size, dtype=torch.bool, device=keys.device)
         for rows in self.strips(queries.size, length):
             part, exclude = queries.take(rows), None if own is None else own[rows]
-            bounds = self.bounds(part)
             keys[rows], horizons[rows], certain[rows] = self.nearest_of(
-                bounds, part, exclude, length
+                self.bounds(part), part, exclude, length
             )
         self.search_again(queries, own, keys, horizons, certain)
         return DeviceLists(keys, horizons)
@@ -396,8 +396,6 @@ class DeviceRows:
         for exact in (False, True):
             if bool(certain.all()):
                 return
-            if not exact and self.points.device.type == "mps":  # it has no double precision
-                continue
             if not exact:
                 squares = squared_norms(self.points, self.metric, torch.float64)
                 doubles = self.points.double(), squares.where(self.squares < torch.inf, torch.inf)
@@ -407,9 +405,12 @@ class DeviceRows:
             ):
                 chosen = again[rows]
                 part, exclude = queries.take(chosen), None if own is None else own[chosen]
-                bounds = self.all_distances(part) if exact else self.bounds(part, doubles)
                 keys[chosen], horizons[chosen], certain[chosen] = self.nearest_of(
-                    bounds, part, exclude, length, exact=exact
+                    self.all_distances(part) if exact else self.bounds(part, doubles),
+                    part,
+                    exclude,
+                    length,
+                    exact=exact,
                 )
 
     def all_distances(self, queries: DeviceStored) -> Tensor:
@@ -526,6 +527,7 @@ class DeviceRows:
             )
             bounds += (1.0 - kept.slack(bounds.dtype)) * part.squares[:, None]
             kept.insert_in_lists(bounds[:, :size], part, slots[rows], keys, horizons)
+            del bounds  # before those of the next strip are computed
         kept.search_again(entering, slots, found_keys, found_horizons, certain)
         keys[slots], horizons[slots] = found_keys, found_horizons
         complete = horizons == self.metric.limit
@@ -577,7 +579,7 @@ def pair_slices(n: int) -> list[slice]:
 
 def store_on(points: Array, metric: Metric, device: torch.device) -> DeviceStored:
     """Return rows as the metric stores them, on a device; the same to the bit as on the CPU."""
-    if not isinstance(metric, Euclidean) or device.type == "mps":  # mps has no double precision
+    if not isinstance(metric, Euclidean):
         stored = metric.store(points)
         return stored_on(torch.from_numpy(stored.rows).to(device), metric)
     n, p = points.shape
@@ -603,8 +605,7 @@ def squared_norms(rows: Tensor, metric: Metric, dtype: torch.dtype) -> Tensor:
     squares = torch.ones(rows.shape[0], dtype=dtype, device=rows.device)
     if not metric.unit_norms:
         for start in range(0, rows.shape[0], COPIED):
-            part = rows[start : start + COPIED]
-            part = part if part.device.type == "mps" else part.double()
+            part = rows[start : start + COPIED].double()
             squares[start : start + COPIED] = part.square().sum(dim=1)
     return squares
 
@@ -778,46 +779,34 @@ def solution_of(
 ) -> tuple[Any, Any, int, float]:
     """Return what `propagation.solution_of` returns, with tensors."""
     rows = cast(DeviceRows, state.rows)
-    with rows.computing(state.influence.shape[1]):
-        return solve(state, rows, known, factors, entered, targets)
-
-
-def solve(
-    state: GraphState,
-    rows: DeviceRows,
-    known: Indices,
-    factors: Single,
-    entered: Indices,
-    targets: Targets,
-) -> tuple[Tensor, Tensor, int, float]:
-    """Return what `propagation.solution_of` returns; ``rows`` are those of the state."""
     influence, solution = cast("Tensor", state.influence), cast("Tensor", state.solution)
-    if not known.size:
-        return torch.zeros_like(solution), torch.zeros_like(influence), 0, 0.0
-    device, n = solution.device, rows.size
-    columns = rows.indices(known)
-    weights = edge_weights(rows.keys, rows.n_neighbors)
-    slots = slots_of(rows.keys[:, : rows.n_neighbors]).clamp_(min=0)
-    edges, ones = symmetric(slots, weights), torch.ones((n, 1), device=device)
-    degrees = 0.5 * edges.times(ones)
-    roots = torch.where(degrees == 0, ones, degrees).sqrt_().reciprocal_()
-    start = solution[:, columns] * torch.from_numpy(factors).to(device)
-    if entered.size:
-        new = rows.indices(entered)
-        near = DeviceLists(rows.keys[new], rows.horizons[new])
-        start[new] = mean_of_neighbours(rows, influence, near)[:, columns] / roots[new]
-    labeled = rows.indices(targets.rows)
-    labels = torch.from_numpy(targets.values).to(device)
-    target = torch.zeros((n, known.size), device=device)
-    target[labeled, rows.indices(targets.columns)] = labels * roots[labeled, 0]
-    if bool((start != 0).any()):
-        start *= connected(slots, weights, labeled)[:, None]
-    scaled = -0.5 * state.alpha * roots[edges.rows, 0] * edges.weights * roots[edges.columns, 0]
-    edges = edges._replace(weights=scaled)
-    found, n_iter, residual = conjugate_gradients(edges, target, start)
-    result = torch.zeros_like(solution)
-    result[:, columns] = found
-    return result, (result * roots).clamp_(min=0.0), n_iter, residual
+    with rows.computing(state.influence.shape[1]):
+        if not known.size:
+            return torch.zeros_like(solution), torch.zeros_like(influence), 0, 0.0
+        device, n = solution.device, rows.size
+        columns = rows.indices(known)
+        weights = edge_weights(rows.keys, rows.n_neighbors)
+        slots = slots_of(rows.keys[:, : rows.n_neighbors]).clamp_(min=0)
+        edges, ones = symmetric(slots, weights), torch.ones((n, 1), device=device)
+        degrees = 0.5 * edges.times(ones)
+        roots = torch.where(degrees == 0, ones, degrees).sqrt_().reciprocal_()
+        start = solution[:, columns] * torch.from_numpy(factors).to(device)
+        if entered.size:
+            new = rows.indices(entered)
+            near = DeviceLists(rows.keys[new], rows.horizons[new])
+            start[new] = mean_of_neighbours(rows, influence, near)[:, columns] / roots[new]
+        labeled = rows.indices(targets.rows)
+        labels = torch.from_numpy(targets.values).to(device)
+        target = torch.zeros((n, known.size), device=device)
+        target[labeled, rows.indices(targets.columns)] = labels * roots[labeled, 0]
+        if bool((start != 0).any()):
+            start *= connected(slots, weights, labeled)[:, None]
+        scaled = -0.5 * state.alpha * roots[edges.rows, 0] * edges.weights * roots[edges.columns, 0]
+        edges = edges._replace(weights=scaled)
+        found, n_iter, residual = conjugate_gradients(edges, target, start)
+        result = torch.zeros_like(solution)
+        result[:, columns] = found
+        return result, (result * roots).clamp_(min=0.0), n_iter, residual
 
 
 def connected(slots: Tensor, weights: Tensor, labeled: Tensor) -> Tensor:
@@ -928,7 +917,7 @@ def kernel_sums(name: str, kernel: Kernel, points: Points, expansion: Expansion)
     n, m = points.shape[0], others.shape[0]
     known = type(kernel) in (RBF, Linear, Polynomial)
     device = find_device(name)
-    if n * m < MANY_VALUES or not known or sp.issparse(points) or device.type == "mps":
+    if n * m < MANY_VALUES or not known or sp.issparse(points):
         return None
     gamma, centre = float(getattr(kernel, "gamma", 0.0)), getattr(kernel, "centre", None)
     with computing(name, m, points.shape[1], coefficients.shape[1]):

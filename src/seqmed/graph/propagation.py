@@ -118,9 +118,11 @@ class GraphState:
     @property
     def class_label_weights(self) -> Array:
         """Total label weight of every class, (K,)."""
-        n_classes = self.influence.shape[1]
-        found = np.bincount(self.codes + 1, self.label_weights, minlength=n_classes + 1)
-        return found[1:].astype(np.float64)
+        labeled = np.flatnonzero(self.codes >= 0)
+        found = np.bincount(
+            self.codes[labeled], self.label_weights[labeled], self.influence.shape[1]
+        )
+        return found.astype(np.float64)
 
     @property
     def n_labeled(self) -> int:

@@ -51,21 +51,7 @@ def make_kernel(
 
 
 __all__ = [
-    "KERNELS",
-    "RBF",
-    "SPECIAL",
-    "ByFormat",
-    "Expansion",
-    "FromFunction",
-    "Kernel",
-    "Linear",
-    "Polynomial",
-    "Precomputed",
-    "Sums",
-    "TfIdf",
-    "blocks",
-    "evaluate",
-    "linear_weights",
-    "make_kernel",
-    "squared_distances",
+    "KERNELS", "RBF", "SPECIAL", "ByFormat", "Expansion",
+    "FromFunction", "Kernel", "Linear", "Polynomial", "Precomputed", "Sums", "TfIdf", "blocks",
+    "evaluate", "linear_weights", "make_kernel", "squared_distances",
 ]  # fmt: skip
