@@ -9,7 +9,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("program", ["comparison_page.py", "streams_page.py", "tables_page.py"])
+@pytest.mark.parametrize(
+    "program", ["comparison_page.py", "streams_page.py", "tables_page.py", "gpu_page.py"]
+)
 def test_tables_are_those_of_the_results(program):
     """Numbers of README.md and of the pages in docs come from benchmarks/results."""
     result = subprocess.run(

@@ -17,7 +17,7 @@ bounds do not prove that no other row is nearer, the query is compared again in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -66,8 +66,8 @@ ALIGNED = 1024
 # Candidates for a list besides its entries.
 MORE_CANDIDATES = 8
 # Largest number of inner products at once (2 GB), of values gathered at once (1 GB), of rows copied
-# from the host at once, and of pairs whose distances are computed at once.
-PRODUCTS, GATHERED, COPIED, PAIRS = 2**29, 2**28, 2**16, 2**20
+# from the host at once, of pairs inserted in lists at once, and of pairs whose rows are gathered.
+PRODUCTS, GATHERED, COPIED, PAIRS, GATHERED_PAIRS = 2**29, 2**28, 2**16, 2**20, 2**18
 # The numbers of products and of gathered values on torch's CPU device, which has a small cache.
 PRODUCTS_OF_CPU, GATHERED_OF_CPU = 2**22, 2**22
 # Unit roundoff of single precision.
@@ -139,11 +139,15 @@ def computing(name: str, n: int, p: int, n_classes: int) -> Iterator[None]:
 
 
 def bytes_needed(n: int, p: int, n_classes: int, n_neighbors: int = 10) -> float:
-    """Return about the largest number of bytes on the device while n rows are updated."""
-    length = np.ceil(SPARE * n_neighbors)
-    kept = n * (4.0 * p + 8.0 * length + 8.0 * n_classes + 8.0)  # before and after an update
-    edges = 2.0 * n * n_neighbors * (20.0 + 4.0 * n_classes) + 24.0 * n * n_classes
-    return float(2.0 * kept + max(edges, 4.0 * PRODUCTS + 8.0 * GATHERED))
+    """Return a bound of the bytes on the device while a graph of n rows is updated.
+
+    The rows are there twice, before and after the update. The rest is for the search, which has
+    products of a strip and the rows in double precision, or for the solution, whichever is larger.
+    """
+    kept = n * (4.0 * p + 8.0 * np.ceil(SPARE * n_neighbors) + 8.0 * n_classes + 8.0)
+    search = 5.0 * PRODUCTS + 6.0 * GATHERED + 8.0 * n * p
+    solution = 2.0 * n * n_neighbors * (50.0 + 4.0 * n_classes) + 24.0 * n * n_classes
+    return float(2.0 * kept + max(search, solution))
 
 
 def to_device(state: GraphState, name: str) -> GraphState:
@@ -160,16 +164,14 @@ def to_device(state: GraphState, name: str) -> GraphState:
     with computing(name, rows.size, blocks[0].shape[1], state.influence.shape[1]):
         points = np.concatenate(blocks)
         stored = stored_on(torch.from_numpy(points).to(device), metric)
-        lists = [torch.from_numpy(np.ascontiguousarray(each)).to(device) for each in rows.lists]
-        slots, distances, horizons, _ = lists
         moved = DeviceRows(
             metric=metric,
             n_neighbors=rows.n_neighbors,
             device=name,
             points=with_room(stored.points, rows.size, 0.0),
             squares=with_room(stored.squares, rows.size, torch.inf),
-            keys=make_keys(distances, slots),
-            horizons=horizons,
+            keys=keys_of(rows.lists, device),
+            horizons=torch.from_numpy(rows.lists.horizons).to(device),
         )
         return replace(
             state,
@@ -367,15 +369,28 @@ class DeviceRows:
             exclude = None if own is None else self.indices(own)
             return self.nearest(queries, exclude, length or self.n_neighbors)
 
-    def nearest(self, queries: DeviceStored, own: Tensor | None, length: int) -> DeviceLists:
-        """Return the nearest rows of queries, without the slots ``own`` (m,), -1 for none."""
+    def nearest(
+        self,
+        queries: DeviceStored,
+        own: Tensor | None,
+        length: int,
+        use: Callable[[Tensor, slice], None] | None = None,
+    ) -> DeviceLists:
+        """Return the nearest rows of queries, without the slots ``own`` (m,), -1 for none.
+
+        ``use`` is called with the `bounds` of every strip of queries.
+        """
         keys, horizons = self.no_lists(queries.size, length)
         certain = torch.ones(queries.size, dtype=torch.bool, device=keys.device)
         for rows in self.strips(queries.size, length):
             part, exclude = queries.take(rows), None if own is None else own[rows]
+            bounds = self.bounds(part)
             keys[rows], horizons[rows], certain[rows] = self.nearest_of(
-                self.bounds(part), part, exclude, length
+                bounds, part, exclude, length
             )
+            if use is not None:
+                use(bounds, rows)
+            del bounds  # before those of the next strip are computed
         self.search_again(queries, own, keys, horizons, certain)
         return DeviceLists(keys, horizons)
 
@@ -517,19 +532,14 @@ class DeviceRows:
         keys[: self.size], horizons[: self.size] = self.keys, self.horizons
         drop(keys, slots, size)
         horizons[slots] = -torch.inf  # entering rows get their lists last
-        found_keys, found_horizons = kept.no_lists(slots.shape[0], length)
-        certain = torch.ones(slots.shape[0], dtype=torch.bool, device=points.device)
-        for rows in kept.strips(slots.shape[0], length):
+
+        def enter(bounds: Tensor, rows: slice) -> None:
             part = entering.take(rows)
-            bounds = kept.bounds(part)
-            found_keys[rows], found_horizons[rows], certain[rows] = kept.nearest_of(
-                bounds, part, slots[rows], length
-            )
             bounds += (1.0 - kept.slack(bounds.dtype)) * part.squares[:, None]
             kept.insert_in_lists(bounds[:, :size], part, slots[rows], keys, horizons)
-            del bounds  # before those of the next strip are computed
-        kept.search_again(entering, slots, found_keys, found_horizons, certain)
-        keys[slots], horizons[slots] = found_keys, found_horizons
+
+        found = kept.nearest(entering, slots, length, enter)
+        keys[slots], horizons[slots] = found.keys, found.on_device
         complete = horizons == self.metric.limit
         short = ((keys[:, self.n_neighbors - 1] == EMPTY) & ~complete).nonzero()[:, 0]
         if short.shape[0]:  # deletions have made their lists too short
@@ -556,25 +566,15 @@ class DeviceRows:
             stop = max(start + 1, int(np.searchsorted(ends, done + PAIRS, side="right")))
             queries, owners = near[start:stop].nonzero(as_tuple=True)
             queries += start
-            distances = torch.cat(
-                [
-                    self.distances(
-                        entering.points[queries[part]], self.points[owners[part]][:, None]
-                    )[:, 0]
-                    for part in pair_slices(queries.shape[0])
-                ]
-                or [horizons[:0]]
-            )
+            distances = torch.empty(owners.shape, dtype=torch.float32, device=owners.device)
+            for first in range(0, owners.shape[0], GATHERED_PAIRS):
+                part = slice(first, first + GATHERED_PAIRS)
+                pairs = entering.points[queries[part]], self.points[owners[part]][:, None]
+                distances[part] = self.distances(*pairs)[:, 0]
             nearer = (distances < horizons[owners]).nonzero()[:, 0]
             new = make_keys(distances[nearer], slots[queries[nearer]])
             insert(keys, horizons, owners[nearer], new)
             start, done = stop, int(ends[stop - 1])
-
-
-def pair_slices(n: int) -> list[slice]:
-    """Return slices of n pairs whose rows are gathered at once."""
-    size = PAIRS // 4
-    return [slice(start, start + size) for start in range(0, n, size)]
 
 
 def store_on(points: Array, metric: Metric, device: torch.device) -> DeviceStored:
@@ -631,6 +631,12 @@ def make_keys(distances: Tensor, slots: Tensor) -> Tensor:
     """Return the keys of entries; `EMPTY` for the distance inf and the slot -1."""
     bits = distances.contiguous().view(torch.int32).to(torch.int64)
     return (bits << 32) | (slots.to(torch.int64) & SLOT_BITS)
+
+
+def keys_of(lists: Lists, device: torch.device) -> Tensor:
+    """Return the keys of lists of arrays."""
+    slots, distances = torch.from_numpy(lists.slots), torch.from_numpy(lists.distances)
+    return make_keys(distances.to(device), slots.to(device))
 
 
 def distances_of(keys: Tensor) -> Tensor:
@@ -713,13 +719,7 @@ def edge_weights(keys: Tensor, n_neighbors: int) -> Tensor:
 
 def mean_of_neighbours(rows: DeviceRows, influence: Tensor, found: Any) -> Tensor:
     """Return the heat-weighted mean of (n, K) values over the neighbours of m rows, (m, K)."""
-    if isinstance(found, Lists):
-        device = rows.points.device
-        slots, distances = (torch.from_numpy(each).to(device) for each in found[:2])
-        used = torch.arange(slots.shape[1]) < torch.from_numpy(found.sizes)[:, None]
-        keys = torch.where(used.to(device), make_keys(distances, slots), EMPTY)
-    else:
-        keys = found.keys
+    keys = keys_of(found, rows.points.device) if isinstance(found, Lists) else found.keys
     k, n_classes = min(rows.n_neighbors, keys.shape[1]), influence.shape[1]
     means = torch.empty((keys.shape[0], n_classes), dtype=torch.float32, device=keys.device)
     size = max(1, GATHERED // 8 // max(1, k * n_classes))
