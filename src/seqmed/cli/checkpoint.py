@@ -208,7 +208,7 @@ def load_checkpoint(path: Path) -> tuple[StreamPipeline, Progress]:
     return model, progress
 
 
-def put_on_device(model: StreamPipeline, device: str) -> None:
+def move_to_device(model: StreamPipeline, device: str) -> None:
     """Put the graph of a model on a device; refuse a model without one."""
     if device == "cpu":
         return

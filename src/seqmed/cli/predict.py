@@ -35,7 +35,7 @@ def predict_command(
 
     to = outputs.checked_format(output, model, data, reading.file_format)
     pipeline, progress = checkpoint.load_checkpoint(model)
-    checkpoint.put_on_device(pipeline, device)
+    checkpoint.move_to_device(pipeline, device)
     classifier, names = checkpoint.classifier_of(pipeline), output.kept_columns
     label = progress.label or LabelColumn("label")
     rule = decision.rule(classifier.classes_)

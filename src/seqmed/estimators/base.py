@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -589,6 +589,67 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     @abstractmethod
     def _uncertainty(self, points: Points) -> Uncertainty:
         """Return the uncertainty of the decisions at the given rows, for label queries."""
+
+
+class GraphClassifier(StreamClassifier):
+    """A classifier whose graph may be on a device.
+
+    Learning moves the state to the device. Predictions are made where the state is.
+    """
+
+    device: str
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.device != "cpu":
+            from seqmed.graph.device import find_device  # imports torch
+
+            find_device(self.device)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters of the classifier. They take effect with the next batch.
+
+        Only `device` takes effect at once: what was learned is moved.
+
+        Parameters
+        ----------
+        **params : dict
+            Parameters by name.
+
+        Returns
+        -------
+        self : object
+            The classifier.
+        """
+        device = params.get("device", "cpu")
+        state = getattr(self, "_state", None)
+        if "device" in params and isinstance(device, str) and state is not None:
+            state = state.on(device)
+        super().set_params(**params)
+        if state is not None:
+            self._state = state
+        return self
+
+    def __getstate__(self) -> Any:
+        """Return what is pickled: a state with arrays, which can be read without the device."""
+        found: dict[str, Any] = dict(cast(Any, super().__getstate__()))  # not its own dictionary
+        if "_state" in found:
+            found["_state"] = found["_state"].on("cpu")
+        return found
+
+    def __setstate__(self, state: Any) -> None:
+        """Restore a pickled classifier, on its device if it is there."""
+        super().__setstate__(state)  # type: ignore[misc]
+        if "_state" in state and self.device != "cpu":
+            with suppress(ImportError, ValueError):
+                self._state = self._state.on(self.device)
+
+    def _learn(
+        self, batch: ClassifiedRows, size: int | None, *, new_points: bool, seed: int | None = None
+    ) -> None:
+        if getattr(self, "_state", None) is not None:
+            self._state = self._state.on(self.device)
+        super()._learn(batch, size, new_points=new_points, seed=seed)
 
 
 def sample_of(batch: ClassifiedRows, plan: SamplePlan) -> tuple[ClassifiedRows, int]:

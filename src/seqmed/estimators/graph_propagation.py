@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,8 +13,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from seqmed import uncertainty
 from seqmed.classes import Rows, no_classes
-from seqmed.estimators.base import StreamClassifier
-from seqmed.estimators.validation import ClassifiedRows, check_proportions, checked_class_prior
+from seqmed.estimators.base import GraphClassifier
+from seqmed.estimators.validation import check_proportions, checked_class_prior
 from seqmed.graph import propagation
 from seqmed.graph.kept_rows import no_kept_rows
 from seqmed.graph.metrics import make_metric
@@ -31,67 +30,6 @@ from seqmed.uncertainty import Uncertainty
 MEMORY_BYTES, FEWEST_ROWS, MOST_ROWS = 2**26, 10_000, 13_000
 # Number of rows in the mini-batches of `fit`.
 FIT_BATCH = 1000
-
-
-class GraphClassifier(StreamClassifier):
-    """A classifier whose graph may be on a device.
-
-    Learning moves the state to the device. Predictions are made where the state is.
-    """
-
-    device: str
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.device != "cpu":
-            from seqmed.graph.device import find_device  # imports torch
-
-            find_device(self.device)
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters of the classifier. They take effect with the next batch.
-
-        Only `device` takes effect at once: what was learned is moved.
-
-        Parameters
-        ----------
-        **params : dict
-            Parameters by name.
-
-        Returns
-        -------
-        self : object
-            The classifier.
-        """
-        device = params.get("device", "cpu")
-        state = getattr(self, "_state", None)
-        if "device" in params and isinstance(device, str) and state is not None:
-            state = state.on(device)
-        super().set_params(**params)
-        if state is not None:
-            self._state = state
-        return self
-
-    def __getstate__(self) -> Any:
-        """Return what is pickled: a state with arrays, which can be read without the device."""
-        found: dict[str, Any] = dict(cast(Any, super().__getstate__()))  # not its own dictionary
-        if "_state" in found:
-            found["_state"] = found["_state"].on("cpu")
-        return found
-
-    def __setstate__(self, state: Any) -> None:
-        """Restore a pickled classifier, on its device if it is there."""
-        super().__setstate__(state)  # type: ignore[misc]
-        if "_state" in state and self.device != "cpu":
-            with suppress(ImportError, ValueError):
-                self._state = self._state.on(self.device)
-
-    def _learn(
-        self, batch: ClassifiedRows, size: int | None, *, new_points: bool, seed: int | None = None
-    ) -> None:
-        if getattr(self, "_state", None) is not None:
-            self._state = self._state.on(self.device)
-        super()._learn(batch, size, new_points=new_points, seed=seed)
 
 
 class GraphPropagation(GraphClassifier):

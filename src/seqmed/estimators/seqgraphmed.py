@@ -14,10 +14,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from seqmed import uncertainty
 from seqmed.classes import Rows
-from seqmed.estimators.base import Started
+from seqmed.estimators.base import GraphClassifier, Started
 from seqmed.estimators.graph_propagation import (
     FIT_BATCH,
-    GraphClassifier,
     GraphPropagation,
     begin_graph,
     most_kept,

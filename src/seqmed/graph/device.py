@@ -530,7 +530,7 @@ class DeviceRows:
             return replace(kept, keys=found.keys, horizons=found.on_device)
         keys, horizons = kept.no_lists(size, length)
         keys[: self.size], horizons[: self.size] = self.keys, self.horizons
-        drop(keys, slots, size)
+        drop_slots(keys, slots, size)
         horizons[slots] = -torch.inf  # entering rows get their lists last
 
         def enter(bounds: Tensor, rows: slice) -> None:
@@ -573,7 +573,7 @@ class DeviceRows:
                 distances[part] = self.distances(*pairs)[:, 0]
             nearer = (distances < horizons[owners]).nonzero()[:, 0]
             new = make_keys(distances[nearer], slots[queries[nearer]])
-            insert(keys, horizons, owners[nearer], new)
+            insert_keys(keys, horizons, owners[nearer], new)
             start, done = stop, int(ends[stop - 1])
 
 
@@ -649,7 +649,7 @@ def slots_of(keys: Tensor) -> Tensor:
     return torch.where(keys == EMPTY, -1, keys & SLOT_BITS)
 
 
-def drop(keys: Tensor, gone: Tensor, size: int) -> None:
+def drop_slots(keys: Tensor, gone: Tensor, size: int) -> None:
     """Delete the entries of the slots ``gone`` from all lists, in place."""
     mask = torch.zeros(size + 1, dtype=torch.bool, device=keys.device)
     mask[gone] = True
@@ -660,7 +660,7 @@ def drop(keys: Tensor, gone: Tensor, size: int) -> None:
         part[changed] = torch.where(dropped[changed], EMPTY, part[changed]).sort(dim=1).values
 
 
-def insert(keys: Tensor, horizons: Tensor, owners: Tensor, new: Tensor) -> None:
+def insert_keys(keys: Tensor, horizons: Tensor, owners: Tensor, new: Tensor) -> None:
     """Insert entries in the lists of their owners, in place; full lists lose their last entries.
 
     ``owners`` and ``new`` (c,) are the lists and the keys of the entries.
@@ -707,7 +707,7 @@ def smallest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
 # -- label propagation -----------------------------------------------------------------------------
 
 
-def edge_weights(keys: Tensor, n_neighbors: int) -> Tensor:
+def weights_of(keys: Tensor, n_neighbors: int) -> Tensor:
     """Return heat weights (n, k) of the k nearest neighbours, 0 if a list has fewer entries."""
     nearest = keys[:, :n_neighbors]
     used, distances = nearest != EMPTY, distances_of(nearest)
@@ -725,7 +725,7 @@ def mean_of_neighbours(rows: DeviceRows, influence: Tensor, found: Any) -> Tenso
     size = max(1, GATHERED // 8 // max(1, k * n_classes))
     for start in range(0, keys.shape[0], size):
         part = keys[start : start + size, :k]
-        weights = edge_weights(part, k)
+        weights = weights_of(part, k)
         totals = weights.sum(dim=1, keepdim=True)
         weights /= torch.where(totals > 0, totals, 1.0)
         values = influence[slots_of(part).clamp(min=0)]
@@ -774,7 +774,7 @@ def mean_influence(state: GraphState, found: Any) -> Single:
         return np.asarray(means.cpu().numpy())
 
 
-def solution_of(
+def solution_on(
     state: GraphState, known: Indices, factors: Single, entered: Indices, targets: Targets
 ) -> tuple[Any, Any, int, float]:
     """Return what `propagation.solution_of` returns, with tensors."""
@@ -785,7 +785,7 @@ def solution_of(
             return torch.zeros_like(solution), torch.zeros_like(influence), 0, 0.0
         device, n = solution.device, rows.size
         columns = rows.indices(known)
-        weights = edge_weights(rows.keys, rows.n_neighbors)
+        weights = weights_of(rows.keys, rows.n_neighbors)
         slots = slots_of(rows.keys[:, : rows.n_neighbors]).clamp_(min=0)
         edges, ones = symmetric(slots, weights), torch.ones((n, 1), device=device)
         degrees = 0.5 * edges.times(ones)
@@ -803,7 +803,7 @@ def solution_of(
             start *= connected(slots, weights, labeled)[:, None]
         scaled = -0.5 * state.alpha * roots[edges.rows, 0] * edges.weights * roots[edges.columns, 0]
         edges = edges._replace(weights=scaled)
-        found, n_iter, residual = conjugate_gradients(edges, target, start)
+        found, n_iter, residual = solve_on(edges, target, start)
         result = torch.zeros_like(solution)
         result[:, columns] = found
         return result, (result * roots).clamp_(min=0.0), n_iter, residual
@@ -832,7 +832,7 @@ def connected(slots: Tensor, weights: Tensor, labeled: Tensor) -> Tensor:
     return torch.from_numpy(connected_rows(*lists, rows)).to(slots.device)
 
 
-def conjugate_gradients(edges: Edges, target: Tensor, values: Tensor) -> tuple[Tensor, int, float]:
+def solve_on(edges: Edges, target: Tensor, values: Tensor) -> tuple[Tensor, int, float]:
     """Solve ``(I + A + A') values = target``, all (n, K), with the criteria of the CPU.
 
     ``values`` is the starting point. Returns the values, the number of steps, and the largest
@@ -844,24 +844,24 @@ def conjugate_gradients(edges: Edges, target: Tensor, values: Tensor) -> tuple[T
     square, size = residual.square().sum(dim=0), target.square().sum(dim=0)
     goal = TOLERANCE * TOLERANCE * size
     while steps < LARGEST_NUMBER_OF_STEPS:
-        if bool((square <= goal).all()) and few_unsolved(values, residual):
-            solved = solve_rows(edges, values, residual)
+        if bool((square <= goal).all()) and few_unsolved_on(values, residual):
+            solved = solve_rows_on(edges, values, residual)
             square = residual.square().sum(dim=0)
             if solved and bool((square <= goal).all()):
                 break
             direction = residual.clone()
         image = direction + edges.times(direction)
-        step = quotients(square, (direction * image).sum(dim=0))
+        step = quotients_on(square, (direction * image).sum(dim=0))
         values += step * direction
         residual -= step * image
         new = residual.square().sum(dim=0)
-        direction = residual + quotients(new, square) * direction
+        direction = residual + quotients_on(new, square) * direction
         square = new
         steps += 1
-    return values, steps, float(quotients(square, size).amax().sqrt())
+    return values, steps, float(quotients_on(square, size).amax().sqrt())
 
 
-def quotients(numerators: Tensor, denominators: Tensor) -> Tensor:
+def quotients_on(numerators: Tensor, denominators: Tensor) -> Tensor:
     """Return the quotients (K,), 0 for a denominator that is not positive."""
     return torch.where(denominators > 0, numerators / denominators, 0.0)
 
@@ -872,12 +872,12 @@ def unsolved(values: Tensor, residual: Tensor) -> Tensor:
     return residual.abs().amax(dim=1) > limits
 
 
-def few_unsolved(values: Tensor, residual: Tensor) -> bool:
+def few_unsolved_on(values: Tensor, residual: Tensor) -> bool:
     """Whether at most `LAST_SHARE` of the rows are not solved."""
     return bool(unsolved(values, residual).sum() <= LAST_SHARE * values.shape[0])
 
 
-def solve_rows(edges: Edges, values: Tensor, residual: Tensor) -> bool:
+def solve_rows_on(edges: Edges, values: Tensor, residual: Tensor) -> bool:
     """Solve rows that are not solved by sweeps of Jacobi's method, in place; whether all are."""
     for _ in range(SWEEPS):
         moved = unsolved(values, residual)

@@ -427,7 +427,7 @@ def solved(
     else:
         from seqmed.graph import device
 
-        solution, influence, n_iter, residual = device.solution_of(
+        solution, influence, n_iter, residual = device.solution_on(
             state, known, factors, entered, targets
         )
     state = replace(

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
-from seqmed.estimators.base import StreamClassifier, snapshot
-from seqmed.estimators.graph_propagation import GraphClassifier
+from seqmed.estimators.base import GraphClassifier, StreamClassifier, snapshot
 from seqmed.estimators.validation import refuse_plain_pipeline
 from seqmed.model_file.container import Tensors, pack, unpack
 from seqmed.model_file.files import read_file, remove_leftovers, replace_file
