@@ -108,7 +108,7 @@ def of_graph(
     labeled = np.flatnonzero(graph.codes >= 0)
     if labeled.size > CONDITIONED:
         labeled = labeled[np.arange(CONDITIONED) * labeled.size // CONDITIONED]
-    stored = rows.take(labeled) if labeled.size else rows.blocks[0].take(slice(0, 0))
+    stored = rows.take(labeled)
     margins = np.zeros(points.shape[0])
     if counts.seen.sum() > 1:
         margins, _ = two_best(probabilities[:, counts.seen])

@@ -287,7 +287,7 @@ def test_what_the_command_imports_is_installed_with_the_package():
     needed = {each.split(">")[0] for each in settings["project"]["dependencies"]}
     assert {"typer", "rich", "pyarrow"} <= needed
     assert set(settings["project"]["optional-dependencies"]) == {
-        "plot", "bench", "capymoa", "dask", "docs", "dev",
+        "plot", "bench", "capymoa", "dask", "docs", "dev", "gpu",
     }  # fmt: skip
 
 

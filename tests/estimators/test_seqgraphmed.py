@@ -714,9 +714,9 @@ def test_predictions_are_of_one_whole_state_while_another_is_learned(kind, metho
         learn_first()
         return search(self, points)
 
-    def scored_later(state, points):
+    def scored_later(*arguments):
         learn_first()
-        return scored(state, points)
+        return scored(*arguments)
 
     monkeypatch.setattr(GraphState, "search", searched)
     monkeypatch.setattr(margin_state, "unscaled_scores", scored_later)

@@ -9,7 +9,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-PROGRAMS = ["comparison_page.py", "paper_page.py", "streams_page.py", "tables_page.py"]
+PROGRAMS = [
+    "comparison_page.py",
+    "gpu_page.py",
+    "paper_page.py",
+    "streams_page.py",
+    "tables_page.py",
+]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

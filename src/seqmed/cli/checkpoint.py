@@ -209,6 +209,22 @@ def load_checkpoint(path: Path) -> tuple[StreamPipeline, Progress]:
     return model, progress
 
 
+def move_to_device(model: StreamPipeline, device: str) -> None:
+    """Put the graph of a model on a device; refuse a model without one."""
+    if device == "cpu":
+        return
+    try:
+        found = model_file.put_on_device(model, device)
+    except (ImportError, ValueError) as error:
+        raise CommandError(str(error)) from error
+    if not found:
+        kind = type(classifier_of(model)).__name__
+        raise CommandError(
+            f"--device={device} was given for a {kind}, expected a SeqGraphMED or "
+            "GraphPropagation, which have a graph: leave the option out."
+        )
+
+
 def change_on_trial(classifier: Any) -> FoundChange | None:
     """Return the change whose new start is on trial in a classifier that learned in Python."""
     trial = trial_of(classifier)

@@ -202,6 +202,7 @@ def learn_command(
     cluster: options.Cluster = None,
     *,
     reading: Reading,
+    device: options.Device = "cpu",
 ) -> None:
     """Learn a model from files and pipes, or continue to learn.
 
@@ -213,7 +214,7 @@ def learn_command(
     constant columns and ids are not used.
     """
     from seqmed import model_file, plotting
-    from seqmed.cli.checkpoint import check_log_file, locked
+    from seqmed.cli.checkpoint import check_log_file, locked, move_to_device
     from seqmed.cli.late_labels import learn_late
     from seqmed.cli.learn_sample import learn_sample
     from seqmed.cli.outputs import check_plot, refuse_existing, refuse_shared, save_plot
@@ -247,6 +248,7 @@ def learn_command(
         if batches.batch_by not in (None, *chosen) and not model.exists():
             encoder["kinds"][batches.batch_by] = "drop"  # not a feature, unless chosen as one
         pipeline, progress = begin_or_resume(model, columns, encoder, parameters.estimator, given)
+        move_to_device(pipeline, device)
         if batches.batch_size is not None or batches.batch_by is not None:
             progress = replace(progress, batch_size=batches.batch_size, batch_by=batches.batch_by)
         progress = replace(progress, dialect=reading.dialect.over(progress.dialect))

@@ -34,6 +34,13 @@ StoredData = Annotated[
 Json = Annotated[
     bool, typer.Option("--json", metavar="", help="Print JSON instead of text and tables.")
 ]
+Device = Annotated[
+    str,
+    typer.Option(
+        metavar="DEVICE",
+        help="Where the graph is: cpu, or a device of torch such as cuda or cuda:1.",
+    ),
+]
 Force = Annotated[
     bool, typer.Option("--force", metavar="", help="Overwrite an existing output file.")
 ]

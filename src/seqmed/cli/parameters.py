@@ -214,7 +214,7 @@ def full_names(model: Classifier, given: Mapping[str, Any]) -> dict[str, Any]:
     Parameters of the estimator of a `SeqGraphMED` may be named without prefix. Parameters in
     `COMMON` are set for both estimators.
     """
-    known = set(model.get_params()) - {"estimator", "unlabeled", NESTED + "unlabeled"}
+    known = set(model.get_params()) - {"device", "estimator", "unlabeled", NESTED + "unlabeled"}
     found = {}
     for name, value in given.items():
         nested = NESTED + name

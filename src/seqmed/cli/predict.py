@@ -28,6 +28,7 @@ def predict_command(
     cluster: options.Cluster = None,
     *,
     reading: Reading,
+    device: options.Device = "cpu",
 ) -> None:
     """Predict labels, probabilities and scores of rows.
 
@@ -46,6 +47,7 @@ def predict_command(
     else:
         to, targets = outputs.checked_folder(output, model, data, reading.file_format)
     pipeline, progress = checkpoint.load_checkpoint(model)
+    checkpoint.move_to_device(pipeline, device)
     classifier, names = checkpoint.classifier_of(pipeline), output.kept_columns
     label = progress.label or LabelColumn("label")
     rule = decision.rule(classifier.classes_)

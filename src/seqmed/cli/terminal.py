@@ -21,6 +21,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from seqmed.numeric.execution import DeviceMemoryError
 from seqmed.numeric.words import Shown
 
 if TYPE_CHECKING:
@@ -225,6 +226,8 @@ def reported_errors(debug: bool) -> Iterator[None]:
             raise SystemExit(BROKEN_PIPE) from None
         except KeyboardInterrupt as error:
             fail(str(error) or "interrupted.", INTERRUPTED, debug)
+        except DeviceMemoryError as error:
+            fail(str(error), REFUSED, debug)
         except MemoryError:
             fail("not enough memory: make batches smaller with --batch-size.", REFUSED, debug)
         except OSError as error:

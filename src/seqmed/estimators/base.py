@@ -5,11 +5,12 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
-from typing import Any, NamedTuple, Self, TypeVar
+from itertools import pairwise
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -248,15 +249,21 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
             if seed is None:
                 seed = self._drawn_seed() if state is None else 0
             order = None if size is None else np.random.default_rng(seed).permutation(n_rows)
-            for start in range(0, n_rows, size or n_rows):
-                part = rows if order is None else rows.take(order[start:][:size])
+            starts = list(range(0, n_rows, size or n_rows))[: self._most_parts()]
+            for start, stop in pairwise([*starts, n_rows]):
+                part = rows if order is None else rows.take(order[start:stop])
                 if state is None:
                     state = self._begin(part, seed)
                 if not start:
                     state = self._with_classes(state, batch.places, batch.declared)
                 new_batch = new_points and not start
                 state, info = self._learn_rows(
-                    state, part, batch.classes, new_points=new_points, new_batch=new_batch
+                    state,
+                    part,
+                    batch.classes,
+                    new_points=new_points,
+                    new_batch=new_batch,
+                    last=stop == n_rows,
                 )
             self._commit(state, info, batch.classes)
 
@@ -545,11 +552,25 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _with_classes(state: Any, places: Indices, declared: Mask) -> Any:
         """Return the state with class c moved to ``places[c]``, and new classes added."""
 
+    def _most_parts(self) -> int | None:
+        """Return the largest number of mini-batches of `fit`; None for any number."""
+        return None
+
     @abstractmethod
     def _learn_rows(
-        self, state: Any, rows: Rows, classes: NDArray[Any], *, new_points: bool, new_batch: bool
+        self,
+        state: Any,
+        rows: Rows,
+        classes: NDArray[Any],
+        *,
+        new_points: bool,
+        new_batch: bool,
+        last: bool,
     ) -> tuple[Any, Any]:
-        """Return the next state and a report. With ``new_batch`` the rows count as a batch."""
+        """Return the next state and a report.
+
+        With ``new_batch`` the rows count as a batch. They are the ``last`` mini-batch of a call.
+        """
 
     @abstractmethod
     def _commit(self, state: Any, info: Any, classes: NDArray[Any]) -> None:
@@ -578,6 +599,67 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     @abstractmethod
     def _uncertainty(self, points: Points) -> Uncertainty:
         """Return the uncertainty of the decisions at the given rows, for label queries."""
+
+
+class GraphClassifier(StreamClassifier):
+    """A classifier whose graph may be on a device.
+
+    Learning moves the state to the device. Predictions are made where the state is.
+    """
+
+    device: str
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.device != "cpu":
+            from seqmed.graph.device import find_device  # imports torch
+
+            find_device(self.device)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters of the classifier. They take effect with the next batch.
+
+        Only `device` takes effect at once: what was learned is moved.
+
+        Parameters
+        ----------
+        **params : dict
+            Parameters by name.
+
+        Returns
+        -------
+        self : object
+            The classifier.
+        """
+        device = params.get("device", "cpu")
+        state = getattr(self, "_state", None)
+        if "device" in params and isinstance(device, str) and state is not None:
+            state = state.on(device)
+        super().set_params(**params)
+        if state is not None:
+            self._state = state
+        return self
+
+    def __getstate__(self) -> Any:
+        """Return what is pickled: a state with arrays, which can be read without the device."""
+        found: dict[str, Any] = dict(cast(Any, super().__getstate__()))  # not its own dictionary
+        if "_state" in found:
+            found["_state"] = found["_state"].on("cpu")
+        return found
+
+    def __setstate__(self, state: Any) -> None:
+        """Restore a pickled classifier, on its device if it is there."""
+        super().__setstate__(state)  # type: ignore[misc]
+        if "_state" in state and self.device != "cpu":
+            with suppress(ImportError, ValueError):
+                self._state = self._state.on(self.device)
+
+    def _learn(
+        self, batch: ClassifiedRows, size: int | None, *, new_points: bool, seed: int | None = None
+    ) -> None:
+        if getattr(self, "_state", None) is not None:
+            self._state = self._state.on(self.device)
+        super()._learn(batch, size, new_points=new_points, seed=seed)
 
 
 def sample_of(batch: ClassifiedRows, plan: SamplePlan) -> tuple[ClassifiedRows, int]:

@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from seqmed import uncertainty
 from seqmed.classes import Rows, no_classes
-from seqmed.estimators.base import Started, StreamClassifier, unfitted
+from seqmed.estimators.base import GraphClassifier, Started, unfitted
 from seqmed.estimators.row_sample import MISSING, SamplePlan, Summary, whole_sample
 from seqmed.estimators.validation import (
     check_proportions,
@@ -37,7 +37,7 @@ MEMORY_BYTES, FEWEST_ROWS, MOST_ROWS = 2**26, 10_000, 13_000
 FIT_BATCH = 1000
 
 
-class GraphPropagation(StreamClassifier):
+class GraphPropagation(GraphClassifier):
     """Label propagation over a stream, in bounded memory.
 
     A graph connects each kept row with its nearest neighbours, and labels propagate along its
@@ -74,6 +74,11 @@ class GraphPropagation(StreamClassifier):
         labels, and kept rows are replaced sooner. Choose a value below 1 for streams that drift.
     random_state : int, RandomState instance or None, default=None
         Seed of the choice of kept rows, and of the order of the rows in `fit`.
+    device : str, default="cpu"
+        Where the graph is: "cpu", or a device of torch such as "cuda" or "cuda:1", which needs
+        ``pip install 'seqmed[gpu]'``. Rows must be dense, and the metric "euclidean" or "cosine".
+        It may change between batches; `set_params` moves what was learned at once. Model files do
+        not have it.
 
     Attributes
     ----------
@@ -153,6 +158,7 @@ class GraphPropagation(StreamClassifier):
         "unlabeled": "no_validation",
         "forgetting": [Interval(Real, 0.0, 1.0, closed="right")],
         "random_state": ["random_state"],
+        "device": [str],
     }
 
     _fixed_parameters = ("graph_memory", "n_neighbors", "alpha", "metric")
@@ -174,6 +180,7 @@ class GraphPropagation(StreamClassifier):
         unlabeled: Any = -1,
         forgetting: float = 1.0,
         random_state: int | np.random.RandomState | None = None,
+        device: str = "cpu",
     ) -> None:
         self.graph_memory = graph_memory
         self.n_neighbors = n_neighbors
@@ -183,6 +190,7 @@ class GraphPropagation(StreamClassifier):
         self.unlabeled = unlabeled
         self.forgetting = forgetting
         self.random_state = random_state
+        self.device = device
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -194,6 +202,11 @@ class GraphPropagation(StreamClassifier):
 
     def _fit_batch(self, n_rows: int) -> int:
         return FIT_BATCH
+
+    def _most_parts(self) -> int | None:
+        # a device learns all rows after the first mini-batch at once, which is faster there; the
+        # kept rows and their slots are those of mini-batches
+        return None if self.device == "cpu" else 2
 
     def _sample_sizes(self) -> tuple[int, int]:
         kept = most_kept(self.graph_memory)
@@ -232,10 +245,26 @@ class GraphPropagation(StreamClassifier):
         return self
 
     def _learn_rows(
-        self, state: Any, rows: Rows, classes: NDArray[Any], **kind: bool
+        self,
+        state: Any,
+        rows: Rows,
+        classes: NDArray[Any],
+        *,
+        new_points: bool,
+        new_batch: bool,
+        last: bool,
     ) -> tuple[PropagationState, GraphInfo]:
         proportions = checked_class_prior(self.class_prior, classes, state.counts.declared)
-        return propagation.learn(state, rows, float(self.forgetting), proportions, **kind)
+        return propagation.learn(
+            state,
+            rows,
+            float(self.forgetting),
+            proportions,
+            new_points=new_points,
+            new_batch=new_batch,
+            solve=last,
+            part=FIT_BATCH if new_points and not new_batch else None,  # see `_most_parts`
+        )
 
     def _commit(self, state: PropagationState, info: GraphInfo, classes: NDArray[Any]) -> None:
         self.__dict__.update(
@@ -254,7 +283,8 @@ class GraphPropagation(StreamClassifier):
     def _retract(self, points: Points, codes: Indices | None) -> None:
         declared = self._state.counts.declared
         proportions = checked_class_prior(self.class_prior, self.classes_, declared)
-        state, info, kept = propagation.retract(self._state, points, codes, proportions)
+        before = self._state.on(self.device)
+        state, info, kept = propagation.retract(before, points, codes, proportions)
         self._commit(state, info, self.classes_[kept])
 
     # -- predictions -----------------------------------------------------------------------------
@@ -295,7 +325,7 @@ def begin_graph(model: Any, rows: Rows, seed: int, kernel: Kernel | None) -> Gra
     capacity = model.graph_memory
     if capacity == "auto":
         capacity = rows_in_memory(rows.points)
-    return GraphState(kept, capacity, model.alpha, seed)
+    return GraphState(kept, capacity, model.alpha, seed).on(model.device)
 
 
 def most_kept(graph_memory: int | str) -> int:

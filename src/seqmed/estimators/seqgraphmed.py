@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from seqmed import uncertainty
 from seqmed.classes import Rows
-from seqmed.estimators.base import Started, StreamClassifier
+from seqmed.estimators.base import GraphClassifier, Started
 from seqmed.estimators.graph_propagation import (
     FIT_BATCH,
     GraphPropagation,
@@ -53,7 +53,7 @@ MARGIN_CLASSIFIERS = (SeqMED, SeqLapMED)
 EUCLIDEAN_KERNELS = ("rbf", "linear", "auto")
 
 
-class SeqGraphMED(StreamClassifier):
+class SeqGraphMED(GraphClassifier):
     """Maximum-margin classifier, label propagation and refitted classifiers, mixed by evidence.
 
     The *core* has three experts that learn the stream. The margin expert, `SeqMED` by default,
@@ -138,6 +138,11 @@ class SeqGraphMED(StreamClassifier):
         ``fit``, and ``predict_proba`` or ``decision_function``. They are cloned, and fitted with
         sample weights if their ``fit`` takes them. ``()`` is the core alone: it is several times
         faster, and less accurate on tables. Not used if `mixture` is a number.
+    device : str, default="cpu"
+        Where the graph is: "cpu", or a device of torch such as "cuda" or "cuda:1", which needs
+        ``pip install 'seqmed[gpu]'``. Rows must be dense, and the metric "euclidean" or "cosine".
+        The margin expert also predicts there; other experts stay on the CPU. It may change between
+        batches; `set_params` moves what was learned at once. Model files do not have it.
 
     Attributes
     ----------
@@ -267,6 +272,7 @@ class SeqGraphMED(StreamClassifier):
         class_weight: str | dict[Any, float] | None = None,
         random_state: int | np.random.RandomState | None = None,
         experts: str | Sequence[Any] = "auto",
+        device: str = "cpu",
     ) -> None:
         self.estimator = estimator
         self.graph_memory = graph_memory
@@ -281,6 +287,7 @@ class SeqGraphMED(StreamClassifier):
         self.class_weight = class_weight
         self.random_state = random_state
         self.experts = experts
+        self.device = device
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters of the classifier, or of its estimator as ``estimator__NAME``.
@@ -461,6 +468,7 @@ class SeqGraphMED(StreamClassifier):
         *,
         new_points: bool,
         new_batch: bool,
+        last: bool,
     ) -> tuple[MixtureState, MixtureInfo]:
         return mixture_update.learn(
             state,
@@ -504,8 +512,9 @@ class SeqGraphMED(StreamClassifier):
         return mixture_state.kept_labels(self._state, points, codes)
 
     def _retract(self, points: Points, codes: Indices | None) -> None:
-        parameters = self._parameters(self.classes_, self._state.counts.declared)
-        state, info, kept = mixture_update.retract(self._state, points, codes, parameters)
+        before = self._state.on(self.device)
+        parameters = self._parameters(self.classes_, before.counts.declared)
+        state, info, kept = mixture_update.retract(before, points, codes, parameters)
         self._commit(state, info, self.classes_[kept])
 
     # -- fitted attributes -----------------------------------------------------------------------

@@ -290,7 +290,7 @@ class SeqMED(StreamClassifier):
         return margin_state.begin(self._parameters(None), rows, seed)
 
     def _learn_rows(
-        self, state: Any, rows: Rows, classes: NDArray[Any], *, new_points: bool, new_batch: bool
+        self, state: Any, rows: Rows, classes: NDArray[Any], *, new_points: bool, **kind: bool
     ) -> tuple[MarginState, UpdateInfo]:
         return margin_state.learn(state, rows, self._parameters(classes), new_points=new_points)
 

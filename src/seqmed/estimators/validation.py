@@ -33,7 +33,7 @@ from seqmed.estimators.labels import (
     with_labels,
 )
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, canonical, take_rows
-from seqmed.numeric.execution import callers_level
+from seqmed.numeric.execution import by_parts, callers_level
 
 MatrixLike: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix
 """Rows as a user passes them: array-like, data frame or sparse matrix, of shape (n, p)."""
@@ -188,7 +188,7 @@ def are_plain(X: Any, estimator: BaseEstimator) -> bool:
     if X.shape[1] != estimator.n_features_in_ or hasattr(estimator, "feature_names_in_"):
         return False
     with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(X.sum()))
+        return bool(np.isfinite(by_parts(np.sum, X)).all())
 
 
 def check_magnitude(X: Points) -> None:
@@ -231,7 +231,9 @@ def square_gram(gram: Points) -> Array:
 
 def largest_size(values: Array) -> float:
     """Return the largest absolute value, 0 for an empty array, without a copy."""
-    return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
+    if not values.size:
+        return 0.0
+    return max(float(by_parts(np.max, values).max()), -float(by_parts(np.min, values).min()))
 
 
 def check_weights(weights: Array) -> None:

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from seqmed.graph.metrics import Euclidean, Metric, Stored, without_sketch
-from seqmed.numeric.arrays import Indices, Single, Slots
+from seqmed.numeric.arrays import Indices, Points, Single, Slots, bit_sums
 from seqmed.numeric.execution import allowed_threads, run_in_threads
 from seqmed.numeric.expectations import expect, expect_shape
 
@@ -63,6 +63,11 @@ class Lists(NamedTuple):
         expect(((self.slots >= 0) == used).all(), "as many neighbours as the sizes")
         expect((self.slots < n).all(), "neighbours among the kept rows")
         expect((np.isfinite(self.distances) == used).all(), "a distance for every neighbour")
+
+    @property
+    def n_lists(self) -> int:
+        """Number of lists."""
+        return self.sizes.size
 
     def take(self, rows: Any) -> Lists:
         """Return the lists of the selected rows."""
@@ -140,7 +145,39 @@ class KeptRows:
     @property
     def size(self) -> int:
         """Number of rows."""
-        return self.lists.sizes.size
+        return self.lists.n_lists
+
+    @property
+    def device(self) -> str:
+        """Name of the device; see `seqmed.graph.device` for others."""
+        return "cpu"
+
+    @property
+    def list_length(self) -> int:
+        """Largest number of entries of a list."""
+        return int(self.lists.slots.shape[1])
+
+    def store(self, points: Points) -> Stored:
+        """Return rows in the stored form."""
+        return self.metric.store(points)
+
+    def placed(self, stored: Stored) -> Stored:
+        """Return stored rows on the device."""
+        return stored
+
+    def emptied(self, metric: Metric) -> KeptRows:
+        """Return no rows, of another metric."""
+        return no_kept_rows(metric, self.n_neighbors)
+
+    def lists_of(self, slots: Indices) -> Lists:
+        """Return the lists of some rows."""
+        return self.lists.take(slots)
+
+    def likely_equal(self, rows: Points) -> Indices:
+        """Return the slots of rows whose bits have the same sum as those of one of ``rows``."""
+        sums = bit_sums(rows)
+        likely = [np.isin(bit_sums(block.rows), sums) for block in self.blocks]
+        return np.flatnonzero(np.concatenate(likely))
 
     def take(self, slots: Indices) -> Stored:
         """Return the rows of the given slots, in their order."""

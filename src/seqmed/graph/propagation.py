@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -21,8 +22,9 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import cg
 
 from seqmed.classes import UNLABELED, ClassCounts, Rows, moved
-from seqmed.graph.kept_rows import BLOCK, KeptRows, Lists, edge_weights, no_kept_rows
+from seqmed.graph.kept_rows import BLOCK, KeptRows, Lists, edge_weights
 from seqmed.graph.metrics import Euclidean, Metric, Stored, clipped
+from seqmed.kernels import Sums
 from seqmed.late_rows import (
     NO_LABEL,
     OTHER_LABEL,
@@ -39,7 +41,6 @@ from seqmed.numeric.arrays import (
     Points,
     Single,
     Slots,
-    canonical,
     no_indices,
 )
 from seqmed.numeric.execution import one_thread
@@ -118,9 +119,11 @@ class GraphState:
     @property
     def class_label_weights(self) -> Array:
         """Total label weight of every class, (K,)."""
-        n_classes = self.influence.shape[1]
-        found = np.bincount(self.codes + 1, self.label_weights, minlength=n_classes + 1)
-        return found[1:].astype(np.float64)
+        labeled = np.flatnonzero(self.codes >= 0)
+        found = np.bincount(
+            self.codes[labeled], self.label_weights[labeled], self.influence.shape[1]
+        )
+        return found.astype(np.float64)
 
     @property
     def n_labeled(self) -> int:
@@ -148,11 +151,40 @@ class GraphState:
             self,
             codes=codes,
             label_weights=np.where(codes >= 0, self.label_weights, 0.0),
-            influence=moved(self.influence, places, n_classes),
-            solution=moved(self.solution, places, n_classes),
+            influence=self.moved(self.influence, places, n_classes),
+            solution=self.moved(self.solution, places, n_classes),
             solved_label_weights=moved(self.solved_label_weights, places, n_classes),
             class_factors=class_factors,
         )
+
+    def moved(self, values: Single, places: Indices, n_classes: int) -> Single:
+        """Return values of the kept rows with class c moved to ``places[c]``."""
+        if self.rows.device == "cpu":
+            return moved(values, places, n_classes)
+        from seqmed.graph import device
+
+        return cast(Single, device.moved_classes(values, places, n_classes))
+
+    @property
+    def kernel_sums(self) -> Sums | None:
+        """The function that computes kernel values on the device; None on the CPU."""
+        if self.rows.device == "cpu":
+            return None
+        from seqmed.graph import device
+
+        return partial(device.kernel_sums, self.rows.device)
+
+    def on(self, name: str) -> GraphState:
+        """Return the state on the device ``name``."""
+        if name == self.rows.device:
+            return self
+        from seqmed.graph import device
+
+        return device.to_device(self, name)
+
+    def for_file(self) -> GraphState:
+        """Return the state with arrays, also if it is on a device."""
+        return self.on("cpu")
 
     def forget(self, forgetting: float, *, new_labels: bool = True) -> GraphState:
         """Return the state with earlier rows discounted by ``forgetting`` in (0, 1].
@@ -173,7 +205,7 @@ class GraphState:
 
     def search(self, points: Points) -> Lists:
         """Return the nearest kept rows of every row, (m, p)."""
-        return self.rows.search(self.rows.metric.store(points))
+        return self.rows.search(self.rows.store(points))
 
     def scores(self, found: Lists, class_weights: Array | None = None) -> Array:
         """Return class scores (m, K) >= 0 of rows with these nearest kept rows.
@@ -184,7 +216,7 @@ class GraphState:
         """
         known = self.class_label_weights > 0
         if not known.any():
-            return np.zeros((found.sizes.size, known.size))
+            return np.zeros((found.n_lists, known.size))
         values = self.class_factors * self.mean_influence(found)
         values *= 1.0 if class_weights is None else class_weights
         totals = values.sum(axis=1)
@@ -195,6 +227,10 @@ class GraphState:
 
     def mean_influence(self, found: Lists) -> Single:
         """Return the heat-weighted mean of U over the neighbours of m rows, (m, K)."""
+        if self.rows.device != "cpu":
+            from seqmed.graph import device
+
+            return device.mean_influence(self, found)
         weights = edge_weights(found.distances, found.sizes, self.rows.n_neighbors)
         totals = weights.sum(axis=1, keepdims=True)
         weights /= np.where(totals > 0, totals, np.float32(1.0))
@@ -240,42 +276,80 @@ def choose_entering(state: GraphState, codes: NDArray[np.integer]) -> tuple[Indi
     state : state before the batch.
     codes : (m,) classes of the rows, -1 for unlabeled rows.
     """
+    new, size = np.flatnonzero(codes >= 0), state.codes.size
+    n_labeled = state.n_labeled
+    if size + codes.size <= state.capacity and n_labeled + new.size <= state.most_labeled:
+        rows = np.append(new, np.flatnonzero(codes < 0))
+        return rows, np.arange(size, size + codes.size)
     rng = np.random.default_rng((state.seed, state.n_updates))
-    owner: dict[int, int] = {}  # the row that enters each slot
-    labeled = np.flatnonzero(state.codes >= 0).tolist()
-    unlabeled = np.flatnonzero(state.codes < 0).tolist()
-    size = state.rows.size
-    for row in np.flatnonzero(codes >= 0).tolist():
-        full = len(labeled) >= state.most_labeled
+    labeled = np.flatnonzero(state.codes >= 0)
+    labeled = np.append(labeled, np.empty(new.size, np.intp))  # room for the new ones
+    unlabeled = np.flatnonzero(state.codes < 0)
+    n_unlabeled = unlabeled.size
+    taken = np.empty(new.size, dtype=np.intp)
+    for number in range(new.size):
+        full = n_labeled >= state.most_labeled
         if not full and size < state.capacity:
             slot, size = size, size + 1
+        elif full or not n_unlabeled:
+            slot, n_labeled = take_random(labeled, n_labeled, rng), n_labeled - 1
         else:
-            slot = take_random(labeled if full or not unlabeled else unlabeled, rng)
-        labeled.append(slot)
-        owner[slot] = row
+            slot, n_unlabeled = take_random(unlabeled, n_unlabeled, rng), n_unlabeled - 1
+        labeled[n_labeled], n_labeled = slot, n_labeled + 1
+        taken[number] = slot
     rows = np.flatnonzero(codes < 0)
-    n_free = min(rows.size, max(0, state.capacity - size))
-    owner.update(zip(range(size, size + n_free), rows[:n_free].tolist(), strict=True))
-    unlabeled += range(size, size + n_free)
-    rest = rows[n_free:]
-    ranks = state.n_unlabeled + n_free + 1.0 + np.arange(rest.size)
-    drawn = rest[rng.random(rest.size) * ranks < len(unlabeled)]
-    places = rng.integers(len(unlabeled), size=drawn.size)
-    for row, place in zip(drawn.tolist(), places.tolist(), strict=True):
-        owner[unlabeled[place]] = row
-    slots = np.fromiter(owner, np.intp, len(owner))
-    return np.fromiter(owner.values(), np.intp, len(owner)), slots
+    free = np.arange(size, size + min(rows.size, max(0, state.capacity - size)))
+    unlabeled = np.append(unlabeled[:n_unlabeled], free)
+    rest = rows[free.size :]
+    ranks = state.n_unlabeled + free.size + 1.0 + np.arange(rest.size)
+    drawn = rest[rng.random(rest.size) * ranks < unlabeled.size]
+    places = unlabeled[rng.integers(unlabeled.size, size=drawn.size)]
+    slots = np.concatenate([taken, free, places])
+    # the last row of a slot stays, in the place of the first one
+    found, first = np.unique(slots, return_index=True)
+    last = slots.size - 1 - np.unique(slots[::-1], return_index=True)[1]
+    order = np.argsort(first)
+    return np.concatenate([new, rows[: free.size], drawn])[last[order]], found[order]
 
 
-def take_random(pool: list[int], rng: np.random.Generator) -> int:
-    """Remove a random slot from a pool and return it."""
-    place = int(rng.integers(len(pool)))
-    pool[place], pool[-1] = pool[-1], pool[place]
-    return pool.pop()
+def choose_by_parts(
+    state: GraphState, codes: NDArray[np.integer], size: int
+) -> tuple[Indices, Indices]:
+    """Choose the rows that are kept as if parts of ``size`` rows were learned one by one.
+
+    Parameters and results are those of `choose_entering`.
+    """
+    n, n_unlabeled = state.codes.size, state.n_unlabeled
+    kept = np.append(state.codes, np.full(min(codes.size, state.capacity), UNLABELED, np.int32))
+    owners = np.full(kept.size, -1)
+    for number, start in enumerate(range(0, codes.size, size)):
+        part = codes[start : start + size]
+        before = replace(
+            state, codes=kept[:n], n_unlabeled=n_unlabeled, n_updates=state.n_updates + number
+        )
+        chosen, taken = choose_entering(before, part)
+        owners[taken], kept[taken] = start + chosen, part[chosen]
+        n = max(n, int(taken.max(initial=-1)) + 1)
+        n_unlabeled += float(np.count_nonzero(part < 0))
+    slots = np.flatnonzero(owners >= 0)
+    return owners[slots], slots
+
+
+def take_random(pool: Indices, size: int, rng: np.random.Generator) -> int:
+    """Move a random slot of the first ``size`` of a pool behind the others, and return it."""
+    place, last = int(rng.integers(size)), size - 1
+    pool[place], pool[last] = pool[last], pool[place]
+    return int(pool[last])
 
 
 def learn_graph(
-    state: GraphState, rows: Rows, *, new_points: bool = True, proportions: Array | None = None
+    state: GraphState,
+    rows: Rows,
+    *,
+    new_points: bool = True,
+    proportions: Array | None = None,
+    solve: bool = True,
+    part: int | None = None,
 ) -> tuple[GraphState, GraphInfo, Indices]:
     """Learn a batch: add some of its rows to the kept rows, and solve the system.
 
@@ -286,19 +360,26 @@ def learn_graph(
     new_points : False if the labels belong to rows learned before. A kept row is then given its
         label; a row that is no longer kept enters again.
     proportions : (K,) known class proportions, see `proportion_factors`; None if they are unknown.
+    solve : False if more rows follow before the state is used, and the system can wait for them.
+    part : number of rows from which the kept ones are chosen at a time; None for all m.
 
     Returns
     -------
     state, info : the state after the batch, and the report.
     slots : (m,) slots of the rows of the batch, -1 for a row that is not kept.
     """
-    stored, codes = state.rows.metric.store(rows.points), rows.codes
+    stored, codes = state.rows.store(rows.points), rows.codes
     label_weights = np.where(rows.labeled, rows.weights, 0.0)
     slots, absent = np.full(codes.size, -1), np.arange(codes.size)
     if not new_points:
         state, slots = place_labels(state, rows)
         absent = np.flatnonzero(slots < 0)
-    chosen, taken = choose_entering(state, codes[absent])
+    part = part or max(1, absent.size)
+    chosen, taken = (
+        choose_entering(state, codes[absent])
+        if absent.size <= part
+        else choose_by_parts(state, codes[absent], part)
+    )
     entering = absent[chosen]
     slots[entering] = taken
     kept = state.rows.put(taken, stored.take(entering))
@@ -314,9 +395,11 @@ def learn_graph(
         solution=grown(state.solution, added),
         n_unlabeled=state.n_unlabeled + float(np.count_nonzero(codes < 0)),
         n_stale=state.n_stale + entering.size,
-        n_updates=state.n_updates + 1,
+        n_updates=state.n_updates + max(1, -(-absent.size // part)),
     )
     changed = relabeled(changed, taken, codes[entering], label_weights[entering])
+    if not solve:
+        return changed, GraphInfo(entering.size, 0, 0.0, 0.0), slots
     labels_changed = not new_points or bool((codes[entering] >= 0).any())
     changed, info = solved(changed, taken, labels_changed=labels_changed)
     return with_proportions(changed, proportions), info, slots
@@ -328,28 +411,30 @@ def solved(
     """Return the state with its system solved, unless little has changed since the last solve."""
     if not labels_changed and state.n_stale <= STALE_SHARE * state.rows.size:
         return state, GraphInfo(entered.size, 0, 0.0, 0.0)
-    from seqmed.graph.conjugate_gradients import make_graph, solve_system
-
-    graph = make_graph(state.rows.lists, state.rows.n_neighbors)
-    start, totals = state.solution.copy(), state.class_label_weights
+    totals = state.class_label_weights
     known = np.flatnonzero(totals > 0)
     ratios = state.solved_label_weights[known] / totals[known]
     # if most labels of a class were dropped, rounding errors of the last solution would dominate
-    start[:, known] *= np.where(ratios < LARGEST_RATIO, ratios, 0.0).astype(np.float32)
-    # entering rows start at the mean of their neighbours
-    start[entered] = state.mean_influence(state.rows.lists.take(entered)) / graph.roots[entered]
-    targets = np.zeros((state.rows.size, known.size), dtype=np.float32)
+    factors = np.where(ratios < LARGEST_RATIO, ratios, 0.0).astype(np.float32)
     labeled = np.flatnonzero(state.codes >= 0)
     codes = state.codes[labeled]
-    targets[labeled, np.searchsorted(known, codes)] = state.label_weights[labeled] / totals[codes]
-    solution = np.zeros_like(start)
-    solution[:, known], n_iter, residual = solve_system(
-        graph, targets, state.alpha, start[:, known]
+    targets = Targets(
+        rows=labeled,
+        columns=np.searchsorted(known, codes),
+        values=(state.label_weights[labeled] / totals[codes]).astype(np.float32),
     )
+    if state.rows.device == "cpu":
+        solution, influence, n_iter, residual = solution_of(state, known, factors, entered, targets)
+    else:
+        from seqmed.graph import device
+
+        solution, influence, n_iter, residual = device.solution_on(
+            state, known, factors, entered, targets
+        )
     state = replace(
         state,
         solution=solution,
-        influence=np.maximum(solution * graph.roots, np.float32(0.0)),
+        influence=influence,
         solved_label_weights=totals,
         n_stale=0,
     )
@@ -360,8 +445,45 @@ def solved(
     return state, GraphInfo(entered.size, n_iter, residual, gap)
 
 
+class Targets(NamedTuple):
+    """The label weights Y: l entries of an (n, c) matrix, with a column for every known class."""
+
+    rows: Indices
+    columns: Indices
+    values: Single
+
+
+def solution_of(
+    state: GraphState, known: Indices, factors: Single, entered: Indices, targets: Targets
+) -> tuple[Single, Single, int, float]:
+    """Return the solution Z and the influence U (n, K), the number of steps and the residual.
+
+    Parameters
+    ----------
+    state : state whose solution is the starting point.
+    known : (c,) classes with labels.
+    factors : (c,) factors of the last solution.
+    entered : slots of new rows, which start at the mean of their neighbours.
+    targets : label weights of the known classes.
+    """
+    from seqmed.graph.conjugate_gradients import make_graph, solve_system
+
+    graph, start = make_graph(state.rows.lists, state.rows.n_neighbors), state.solution.copy()
+    start[:, known] *= factors
+    start[entered] = state.mean_influence(state.rows.lists.take(entered)) / graph.roots[entered]
+    labels = np.zeros((state.rows.size, known.size), dtype=np.float32)
+    labels[targets.rows, targets.columns] = targets.values
+    solution = np.zeros_like(start)
+    solution[:, known], n_iter, residual = solve_system(graph, labels, state.alpha, start[:, known])
+    return solution, np.maximum(solution * graph.roots, np.float32(0.0)), n_iter, residual
+
+
 def grown(values: Single, n: int) -> Single:
     """Return a copy of (m, K) values with n rows of zeros added."""
+    if not isinstance(values, np.ndarray):
+        from seqmed.graph import device
+
+        return cast(Single, device.grown_rows(values, n))
     return np.vstack([values, np.zeros((n, values.shape[1]), dtype=np.float32)])
 
 
@@ -375,7 +497,8 @@ def rescaled_graph(
     """
     slots, metric = np.arange(state.rows.size), euclidean(state).rescaled(factors)
     stored = metric.stored(clipped(state.rows.take(slots).rows * factors))
-    rows = no_kept_rows(metric, state.rows.n_neighbors).put(slots, stored)
+    empty = state.rows.emptied(metric)
+    rows = empty.put(slots, empty.placed(stored))
     state, info = solved(replace(state, rows=rows), no_indices(), labels_changed=True)
     return with_proportions(state, proportions), info
 
@@ -414,7 +537,7 @@ def label_shares(
     factors = state.label_weights[slots] / state.class_label_weights[codes]
     factors *= state.class_factors[codes]
     factors *= 1.0 if class_weights is None else class_weights[codes]
-    scores, shares = state.scores(found, class_weights), np.zeros((found.sizes.size, slots.size))
+    scores, shares = state.scores(found, class_weights), np.zeros((found.n_lists, slots.size))
     for row, near in enumerate(neighbour_matrix(found, k, state.rows.size).toarray()):
         influence, _ = cg(precision, near / (near.sum() or 1.0), rtol=SHARE_TOLERANCE, M=inverse)
         shares[row] = factors * np.maximum(influence[slots], 0.0)
@@ -467,7 +590,7 @@ def proportion_factors(state: GraphState, proportions: Array | None) -> Array:
     rows = np.flatnonzero(state.codes < 0)
     if rows.size < FEWEST_UNLABELED:
         rows = np.arange(state.rows.size)
-    scores = state.mean_influence(state.rows.lists.take(rows))[:, known].astype(np.float64)
+    scores = state.mean_influence(state.rows.lists_of(rows))[:, known].astype(np.float64)
     scores = scores[scores.any(axis=1)]
     if scores.size:
         scores /= scores.sum(axis=1, keepdims=True)
@@ -578,21 +701,9 @@ def equal_slots(state: GraphState, points: Points, codes: Indices | None) -> Ind
 def all_equal_slots(state: GraphState, points: Points) -> list[Indices]:
     """Return the slots of the kept rows that equal each of m rows."""
     rows = state.rows.metric.store(points).rows
-    sums = bit_sums(rows)
     # the keys of all rows would take longer than everything else
-    likely = [np.isin(bit_sums(block.rows), sums) for block in state.rows.blocks]
-    slots = np.flatnonzero(np.concatenate(likely))
+    slots = state.rows.likely_equal(rows)
     return [slots[places] for places in equal_rows(state.rows.take(slots).rows, rows)]
-
-
-def bit_sums(rows: Points) -> NDArray[np.uint64]:
-    """Return a number (n,) that is the same for rows of equal values in single precision."""
-    if sp.issparse(rows):
-        rows = canonical(rows)
-        sums = np.zeros(rows.data.size + 1, dtype=np.uint64)
-        np.cumsum((rows.data + 0).view(np.uint32), out=sums[1:])
-        return np.asarray(sums[rows.indptr[1:]] - sums[rows.indptr[:-1]])
-    return np.asarray((rows + 0).view(np.uint32).sum(axis=1, dtype=np.uint64))
 
 
 # -- the state of GraphPropagation -----------------------------------------------------------------
@@ -615,7 +726,11 @@ class PropagationState(NamedTuple):
     @property
     def kept(self) -> Points:
         """Kept rows in the format of the stream."""
-        return self.graph.rows.blocks[0].rows
+        return self.graph.rows.take(no_indices()).rows
+
+    def on(self, device: str) -> PropagationState:
+        """Return the state on a device."""
+        return self._replace(graph=self.graph.on(device))
 
     def validate(self) -> None:
         """Raise a ValueError if the graph is not of the classes."""
@@ -681,19 +796,24 @@ def learn(
     *,
     new_points: bool,
     new_batch: bool,
+    solve: bool = True,
+    part: int | None = None,
 ) -> tuple[PropagationState, GraphInfo]:
     """Learn a batch, or late labels if its points are not new.
 
     ``proportions`` (K,) are known class proportions. ``new_batch`` is False for a part of a larger
     batch, which is not counted as a batch. Every other batch but the first discounts earlier rows
-    by ``forgetting`` in (0, 1]; earlier labels are discounted by batches with labels only.
+    by ``forgetting`` in (0, 1]; earlier labels are discounted by batches with labels only. For
+    ``solve`` and ``part`` see `learn_graph`.
     """
     forgetting = forgetting if new_batch and state.n_batches else 1.0
     codes, weights = rows.codes[rows.labeled], rows.weights[rows.labeled]
     counts = state.counts.forget(forgetting if codes.size else 1.0).add(codes, weights)
     graph = state.graph.forget(forgetting, new_labels=bool(codes.size))
     with one_thread():
-        graph, info, _ = learn_graph(graph, rows, new_points=new_points, proportions=proportions)
+        graph, info, _ = learn_graph(
+            graph, rows, new_points=new_points, proportions=proportions, solve=solve, part=part
+        )
     return PropagationState(graph, counts, state.n_batches + new_batch), info
 
 

@@ -12,6 +12,7 @@ from seqmed.kernels.on_vectors import (
     Kernel,
     Linear,
     Polynomial,
+    Sums,
     blocks,
     evaluate,
     linear_weights,
@@ -51,6 +52,6 @@ def make_kernel(
 
 __all__ = [
     "KERNELS", "RBF", "SPECIAL", "ByFormat", "Expansion",
-    "FromFunction", "Kernel", "Linear", "Polynomial", "Precomputed", "TfIdf", "blocks",
+    "FromFunction", "Kernel", "Linear", "Polynomial", "Precomputed", "Sums", "TfIdf", "blocks",
     "evaluate", "linear_weights", "make_kernel", "squared_distances",
 ]  # fmt: skip

@@ -86,12 +86,22 @@ class Kernel(ABC):
         )
 
 
-def evaluate(kernel: Kernel, parts: tuple[Expansion, ...], points: Points) -> Array:
-    """Return the sum of expansions at every row, (n, machines), in bounded memory."""
+Sums = Callable[[Kernel, Points, Expansion], Array | None]
+"""A function like `Kernel.sums` on a device; None if it leaves the values to the CPU."""
+
+
+def evaluate(
+    kernel: Kernel, parts: tuple[Expansion, ...], points: Points, sums: Sums | None = None
+) -> Array:
+    """Return the sum of expansions at every row, (n, machines), in bounded memory.
+
+    ``sums`` computes the values on a device.
+    """
     scores = np.zeros((points.shape[0], parts[0].coefficients.shape[1]))
     for part in parts:
         if part.points.shape[0]:
-            scores += kernel.sums(points, part)
+            found = None if sums is None else sums(kernel, points, part)
+            scores += kernel.sums(points, part) if found is None else found
     return scores
 
 

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from seqmed.classes import UNLABELED, ClassCounts, Rows, no_classes
-from seqmed.kernels import Kernel, Precomputed
+from seqmed.kernels import Kernel, Precomputed, Sums
 from seqmed.late_rows import NO_LABEL, OTHER_LABEL, TOO_OFTEN, equal_rows
 from seqmed.margin import calibration, covariance, update
 from seqmed.margin.calibration import Calibration
@@ -300,21 +300,27 @@ def retract(
 # -- scores ----------------------------------------------------------------------------------------
 
 
-def machine_scores(state: MarginState, points: Points) -> Array:
-    """Return the posterior mean of every machine at every row, (n, machines)."""
+def machine_scores(state: MarginState, points: Points, sums: Sums | None = None) -> Array:
+    """Return the posterior mean of every machine at every row, (n, machines).
+
+    ``sums`` computes kernel values on a device.
+    """
     posterior = state.posterior
     threads = threads_to_score(points.shape[0], posterior.size)
     with threads, np.errstate(over="ignore", invalid="ignore"):
-        scores = posterior.mean(points)
+        scores = posterior.mean(points, sums=sums)
     check_overflow(scores)
     return scores
 
 
-def unscaled_scores(state: MarginState, points: Points) -> Array:
-    """Return class scores (n, K), not divided by roots of label counts; 0 before any label."""
+def unscaled_scores(state: MarginState, points: Points, sums: Sums | None = None) -> Array:
+    """Return class scores (n, K), not divided by roots of label counts; 0 before any label.
+
+    ``sums`` computes kernel values on a device.
+    """
     if not state.counts.seen.any():
         return np.zeros((points.shape[0], state.counts.size))
-    return state.counts.unscaled(machine_scores(state, points))
+    return state.counts.unscaled(machine_scores(state, points, sums))
 
 
 def summed_size(state: MarginState, points: Points) -> float:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed.kernels import Expansion, blocks, evaluate
+from seqmed.kernels import Expansion, Sums, blocks, evaluate
 from seqmed.margin.covariance.exact import (
     CovarianceFunction,
     FoldResult,
@@ -240,14 +240,18 @@ class Posterior:
         """Total size in bytes of the arrays of the posterior, each counted once."""
         return bytes_of(self)
 
-    def mean(self, points: Points, geometry: WindowCovariance | None = None) -> Array:
+    def mean(
+        self, points: Points, geometry: WindowCovariance | None = None, sums: Sums | None = None
+    ) -> Array:
         """Return the mean score of every row under every machine, bias included, (n, machines).
 
-        ``geometry`` is the covariance of the points, given for a mean on landmarks only.
+        ``geometry`` is the covariance of the points, given for a mean on landmarks only. ``sums``
+        computes kernel values on a device.
         """
         if geometry is not None:
             return geometry.scores(self.mean_parts[0].coefficients) + self.intercepts
-        return evaluate(self.covariance.kernel, self.mean_parts, points) + self.intercepts
+        kernel = self.covariance.kernel
+        return evaluate(kernel, self.mean_parts, points, sums) + self.intercepts
 
     def scores_of_both(self, points: Points, geometry: WindowCovariance | None) -> ScoresOfBoth:
         """Return the scores of the newest mean and of the running mean.

@@ -44,7 +44,7 @@ from seqmed.mixture.experts import (
 from seqmed.mixture.labeled_rows import LabeledRows, no_labeled_rows
 from seqmed.mixture.linear_expert import LinearExpert, no_linear_expert
 from seqmed.mixture.pooling import MEMBERS, Pooling, Recorded, no_pool
-from seqmed.numeric.arrays import Array, Indices, Mask, Points, no_rows
+from seqmed.numeric.arrays import Array, Indices, Mask, Points, no_indices, no_rows
 from seqmed.numeric.execution import one_thread
 from seqmed.numeric.expectations import expect, expect_shape
 
@@ -303,7 +303,12 @@ class MixtureState(NamedTuple):
     def validate(self) -> None:
         """Raise a ValueError if the experts are not of the same columns and classes."""
         size, width = self.counts.size, self.probes.shape[1]
-        kept = [self.probes, self.labels.points, self.margin.kept, self.graph.rows.blocks[0].rows]
+        kept = [
+            self.probes,
+            self.labels.points,
+            self.margin.kept,
+            self.graph.rows.take(no_indices()).rows,
+        ]
         kept += [] if self.check is None else [self.check.points]
         expect({each.shape[1] for each in kept} == {width}, f"rows of {width} columns")
         expect(len({sp.issparse(each) for each in kept}) == 1, "rows of the same format")
@@ -359,6 +364,13 @@ class MixtureState(NamedTuple):
     def has_pool(self) -> bool:
         """Whether predictions come from the pool."""
         return bool(self.experts) and bool(self.known.sum() > 1)
+
+    def on(self, device: str) -> MixtureState:
+        """Return the state with its graph on a device."""
+        state = self._replace(graph=self.graph.on(device))
+        if self.trial is None:
+            return state
+        return state._replace(trial=self.trial._replace(state=self.trial.state.on(device)))
 
     def from_file(self) -> MixtureState:
         """Return the state with its experts fitted again."""
@@ -605,7 +617,8 @@ def expert_scores(
     """
     found = np.zeros((points.shape[0], len(used), state.counts.size))
     if used[0] > 0:
-        found[:, 0] = margin_state.unscaled_scores(state.margin, points)
+        sums = state.graph.kernel_sums
+        found[:, 0] = margin_state.unscaled_scores(state.margin, points, sums)
     if used[1] > 0:
         neighbours = state.graph.search(points) if neighbours is None else neighbours
         found[:, 1] = state.graph.scores(neighbours, state.class_weights)

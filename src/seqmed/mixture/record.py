@@ -89,12 +89,12 @@ def left_out_neighbours(state: MixtureState, points: Points, slots: Indices) -> 
     """
     kept = state.graph.rows
     slots = np.append(np.full(points.shape[0] - slots.size, -1), slots)
-    found = empty_lists(slots.size, kept.lists.slots.shape[1], np.inf)
+    found = empty_lists(slots.size, kept.list_length, np.inf)
     known, unknown = np.flatnonzero(slots >= 0), np.flatnonzero(slots < 0)
-    for array, values in zip(found, kept.lists.take(slots[known]), strict=True):
+    for array, values in zip(found, kept.lists_of(slots[known]), strict=True):
         array[known] = values
     if unknown.size:
-        stored = kept.metric.store(take_rows(points, unknown))
+        stored = kept.store(take_rows(points, unknown))
         nearest = kept.search(stored, length=kept.n_neighbors + 1)
         equal = 0.0 if kept.metric.refines else SAME_ROW * stored.norms
         own = (nearest.distances[:, 0] <= equal) & (nearest.sizes > 0)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
-from seqmed.estimators.base import StreamClassifier, snapshot
+from seqmed.estimators.base import GraphClassifier, StreamClassifier, snapshot
 from seqmed.estimators.validation import refuse_plain_pipeline
 from seqmed.model_file.container import Tensors, pack, unpack
 from seqmed.model_file.files import read_file, remove_leftovers, replace_file
@@ -27,6 +27,7 @@ __all__ = [
     "ModelFileError",
     "load",
     "load_with_extra",
+    "put_on_device",
     "read",
     "remove_leftovers",
     "save",
@@ -108,7 +109,7 @@ def save(model: Model, path: AnyPath, *, extra: dict[str, Any] | None = None) ->
     replace_file(path, to_bytes(model, extra))
 
 
-def load(path: AnyPath) -> Model:
+def load(path: AnyPath, device: str = "cpu") -> Model:
     """Return the model in a file; it predicts and learns exactly as the saved model did.
 
     Nothing in the file is executed, and every part is checked before it is used.
@@ -116,6 +117,9 @@ def load(path: AnyPath) -> Model:
     Parameters
     ----------
     path : str or path-like
+    device : str, default="cpu"
+        Where graphs are put: the parameter `device` of SeqGraphMED and GraphPropagation. Models
+        without a graph have no use for it.
 
     Returns
     -------
@@ -131,7 +135,23 @@ def load(path: AnyPath) -> Model:
     OSError
         If the file cannot be read.
     """
-    return load_with_extra(path)[0]
+    model = load_with_extra(path)[0]
+    if device != "cpu":
+        put_on_device(model, device)
+    return model
+
+
+def put_on_device(model: Any, device: str) -> bool:
+    """Put the graphs in a model on a device; whether it has any."""
+    if isinstance(model, GraphClassifier):
+        model.set_params(device=device)
+        return True
+    if isinstance(model, StreamPipeline):
+        return put_on_device(model.steps[-1][1], device)
+    found = False
+    for each in (getattr(model, "estimator", None), *getattr(model, "candidates_", ())):
+        found = (each is not None and put_on_device(each, device)) or found
+    return found
 
 
 def load_with_extra(path: AnyPath) -> tuple[Model, dict[str, Any] | None]:

@@ -91,6 +91,8 @@ ATTRIBUTES = {**MODELS, **TRANSFORMERS, **EXPERTS}
 OUTPUT, CONTAINERS = "_sklearn_output_config", ("default", "pandas", "polars")
 # Attributes that not every fitted estimator has.
 OPTIONAL = (*COLUMNS, "_minus_one_seen", OUTPUT)
+# Parameters of a process, which are not saved: a file can be loaded on another machine.
+UNSAVED_PARAMETERS = ("device",)
 CLASSES = {kind.__name__: kind for kind in ATTRIBUTES}
 # Types of attributes without annotation; all others are arrays or None.
 TYPES = {
@@ -236,7 +238,8 @@ class ModelEncoder(Encoder):
                 f"{where} has {', '.join(sorted(strange))}, expected parameters and learned "
                 "attributes: remove it, and set it after loading."
             )
-        return {"parameters": self.encode_named(parameters, where), "state": written}
+        saved = {name: each for name, each in parameters.items() if name not in UNSAVED_PARAMETERS}
+        return {"parameters": self.encode_named(saved, where), "state": written}
 
 
 def other_than_default(kind: Any, parameters: dict[str, Any]) -> dict[str, Any]:
@@ -294,7 +297,8 @@ class ModelDecoder(Decoder):
         check_fields(content, {"class": str, "parameters": dict, "state": dict}, "estimator")
         kind = estimator_class(content["class"])
         parameters = self.decode_named(content["parameters"])
-        known = dict.fromkeys(inspect.signature(kind).parameters, object)
+        names = inspect.signature(kind).parameters.keys() - {*UNSAVED_PARAMETERS}
+        known = dict.fromkeys(names, object)
         check_fields(parameters, known, kind.__name__, defaults(kind))
         return restored(kind, parameters, self.decode_named(content["state"]))
 

@@ -87,6 +87,16 @@ def found_among(points: Points, others: Points) -> NDArray[np.bool_]:
     return np.fromiter((key in known for key in row_keys(points)), bool, points.shape[0])
 
 
+def bit_sums(rows: Points) -> NDArray[np.uint64]:
+    """Return a number (n,) that is the same for rows of equal values in single precision."""
+    if sp.issparse(rows):
+        rows = canonical(rows)
+        sums = np.zeros(rows.data.size + 1, dtype=np.uint64)
+        np.cumsum((rows.data + 0).view(np.uint32), out=sums[1:])
+        return np.asarray(sums[rows.indptr[1:]] - sums[rows.indptr[:-1]])
+    return np.asarray((rows + 0).view(np.uint32).sum(axis=1, dtype=np.uint64))
+
+
 def row_keys(points: Points) -> list[Any]:
     """Return a hashable key of every row; rows of equal values have equal keys."""
     if not sp.issparse(points):

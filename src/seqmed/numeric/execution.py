@@ -26,10 +26,16 @@ from seqmed.numeric.arrays import Float
 SMALL = 1500
 # Smallest number of kernel values for which Python threads are started: a few milliseconds of work.
 MANY_VALUES = 2**20
+# Smallest number of values that are reduced in threads: ten milliseconds of reading.
+VERY_MANY_VALUES = 2**24
 # Smallest number of multiplications for which a product uses two threads.
 LARGE_PRODUCT = 2**26
 
 Part = TypeVar("Part")
+
+
+class DeviceMemoryError(MemoryError):
+    """A device has run out of memory. The message says what to do."""
 
 
 class _Limit:
@@ -95,6 +101,21 @@ def run_in_threads(work: Callable[[Part], None], parts: Iterable[Part], n_values
                     each.result()
             finally:  # after an error, or an interrupt
                 pool.shutdown(wait=False, cancel_futures=True)
+
+
+def by_parts(reduce: Callable[[NDArray[Any]], Any], values: NDArray[Any]) -> NDArray[Any]:
+    """Return ``reduce`` of the rows ``values`` (n, ...), or of parts of very many, in threads."""
+    if values.size < VERY_MANY_VALUES:
+        return np.asarray([reduce(values)])
+    size = -(-values.shape[0] // allowed_threads())
+    starts = range(0, values.shape[0], size)
+    found = np.empty(len(starts), dtype=np.float64)
+
+    def fill(place: int) -> None:
+        found[place] = reduce(values[starts[place] : starts[place] + size])
+
+    run_in_threads(fill, range(len(starts)), values.size)
+    return found
 
 
 def product(left: NDArray[Float], right: NDArray[Float]) -> NDArray[Float]:
