@@ -265,7 +265,7 @@ def test_rows_with_a_path_to_a_label_are_those_of_the_cpu(steps, monkeypatch):
         weights = (rng.random((n, 2)) < 0.4).astype(np.float32)
         labeled = rng.random(n) < 0.05
         expected = conjugate_gradients.connected_rows(slots, weights, labeled)
-        found = device.connected(
+        found = device.linked_to_labels(
             torch.from_numpy(slots.astype(np.int64)),
             torch.from_numpy(weights),
             torch.from_numpy(np.flatnonzero(labeled)),

@@ -111,7 +111,7 @@ def _found_device(name: str) -> torch.device:
 
 
 @contextmanager
-def computing(name: str, n: int, p: int, n_classes: int) -> Iterator[None]:
+def device_memory(name: str, n: int, p: int, n_classes: int) -> Iterator[None]:
     """Compute in full single precision; explain that a device has run out of memory.
 
     ``n`` kept rows, ``p`` columns and ``n_classes`` are named in the error.
@@ -141,11 +141,11 @@ def computing(name: str, n: int, p: int, n_classes: int) -> Iterator[None]:
 def bytes_needed(n: int, p: int, n_classes: int, n_neighbors: int = 10) -> float:
     """Return a bound of the bytes on the device while a graph of n rows is updated.
 
-    The rows are there twice, before and after the update. The rest is for the search, which has
-    products of a strip and the rows in double precision, or for the solution, whichever is larger.
+    The rows are there twice, before and after the update. The rest is for the search, which has two
+    strips of products and the rows in double precision, or for the solution, whichever is larger.
     """
     kept = n * (4.0 * p + 8.0 * np.ceil(SPARE * n_neighbors) + 8.0 * n_classes + 8.0)
-    search = 5.0 * PRODUCTS + 6.0 * GATHERED + 8.0 * n * p
+    search = 9.0 * PRODUCTS + 6.0 * GATHERED + 8.0 * n * p
     solution = 2.0 * n * n_neighbors * (50.0 + 4.0 * n_classes) + 24.0 * n * n_classes
     return float(2.0 * kept + max(search, solution))
 
@@ -161,7 +161,7 @@ def to_device(state: GraphState, name: str) -> GraphState:
     rows, metric, device = state.rows, state.rows.metric, find_device(name)
     blocks = [each.rows for each in rows.blocks] or [np.zeros((0, 0), np.float32)]
     check_supported(metric, blocks[0], name)
-    with computing(name, rows.size, blocks[0].shape[1], state.influence.shape[1]):
+    with device_memory(name, rows.size, blocks[0].shape[1], state.influence.shape[1]):
         points = np.concatenate(blocks)
         stored = stored_on(torch.from_numpy(points).to(device), metric)
         moved = DeviceRows(
@@ -312,7 +312,7 @@ class DeviceRows:
 
     def computing(self, n_classes: int = 0) -> Any:
         """Return the context in which the device computes."""
-        return computing(self.device, self.size, self.points.shape[1], n_classes)
+        return device_memory(self.device, self.size, self.points.shape[1], n_classes)
 
     def lists_of(self, slots: Indices) -> Lists:
         """Return the lists of some rows, as arrays."""
@@ -514,7 +514,7 @@ class DeviceRows:
         if not slots.size:
             return self
         size = max(self.size, int(slots.max()) + 1)
-        with computing(self.device, size, entering.points.shape[1], 0):
+        with device_memory(self.device, size, entering.points.shape[1], 0):
             return self.after_put(self.indices(slots), entering, size)
 
     def after_put(self, slots: Tensor, entering: DeviceStored, size: int) -> DeviceRows:
@@ -800,7 +800,7 @@ def solution_on(
         target = torch.zeros((n, known.size), device=device)
         target[labeled, rows.indices(targets.columns)] = labels * roots[labeled, 0]
         if bool((start != 0).any()):
-            start *= connected(slots, weights, labeled)[:, None]
+            start *= linked_to_labels(slots, weights, labeled)[:, None]
         scaled = -0.5 * state.alpha * roots[edges.rows, 0] * edges.weights * roots[edges.columns, 0]
         edges = edges._replace(weights=scaled)
         found, n_iter, residual = solve_on(edges, target, start)
@@ -809,7 +809,7 @@ def solution_on(
         return result, (result * roots).clamp_(min=0.0), n_iter, residual
 
 
-def connected(slots: Tensor, weights: Tensor, labeled: Tensor) -> Tensor:
+def linked_to_labels(slots: Tensor, weights: Tensor, labeled: Tensor) -> Tensor:
     """Return a mask (n,) of the rows that have a path to one of the labeled rows."""
     n = slots.shape[0]
     used = weights != 0
@@ -920,7 +920,7 @@ def kernel_sums(name: str, kernel: Kernel, points: Points, expansion: Expansion)
     if n * m < MANY_VALUES or not known or sp.issparse(points):
         return None
     gamma, centre = float(getattr(kernel, "gamma", 0.0)), getattr(kernel, "centre", None)
-    with computing(name, m, points.shape[1], coefficients.shape[1]):
+    with device_memory(name, m, points.shape[1], coefficients.shape[1]):
         right, values = torch.from_numpy(others).to(device), torch.from_numpy(coefficients)
         values = values.to(device)
         if isinstance(kernel, RBF):

@@ -221,7 +221,7 @@ class GraphState:
         values *= 1.0 if class_weights is None else class_weights
         totals = values.sum(axis=1)
         reached = totals > 0
-        values[reached] /= totals[reached, None]
+        np.divide(values, totals[:, None], out=values, where=reached[:, None])
         values[~reached] = known / known.sum()
         return values
 
