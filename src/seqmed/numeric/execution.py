@@ -34,10 +34,6 @@ LARGE_PRODUCT = 2**26
 Part = TypeVar("Part")
 
 
-class DeviceMemoryError(MemoryError):
-    """A device has run out of memory. The message says what to do."""
-
-
 class _Limit:
     """A limit shared by all Python threads: the first one sets it, the last one removes it."""
 
