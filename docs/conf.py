@@ -129,6 +129,7 @@ sphinx_gallery_conf = {
     "notebook_extensions": set(),
     "image_scrapers": ("matplotlib",),
     "matplotlib_animations": False,
+    "capture_repr": (),
 }
 warnings.filterwarnings("ignore", "FigureCanvasAgg is non-interactive")
 

@@ -25,6 +25,7 @@ PAGES = {
     "CHANGELOG.md": "project/changelog.md",
     "CONTRIBUTING.md": "project/contributing.md",
     "LICENSE": "project/licence.md",
+    "SECURITY.md": "project/security.md",
 }
 INCLUDE = re.compile(r'^<!-- include: (\S+?)(?:, after "(.*?)")?(?:, before "(.*?)")? -->$', re.M)
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")

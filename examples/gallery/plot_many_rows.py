@@ -55,4 +55,4 @@ for axes in panels:
 
 # %%
 # A million rows on the command line, with time and memory: :doc:`/performance`. More machines:
-# :doc:`/guide/README`.
+# :doc:`/scaling`. A larger graph: :doc:`/gpu`.

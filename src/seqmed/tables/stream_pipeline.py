@@ -371,9 +371,9 @@ def make_stream_pipeline(
 ) -> StreamPipeline:
     """Return a pipeline of a `TableEncoder` and a stream classifier.
 
-    `partial_fit`, `predict`, `predict_proba`, `score` and `retract` take raw tables: data frames of
-    pandas or polars, tables of pyarrow, lists of dictionaries, dictionaries of columns, and arrays
-    of numbers. `seqmed learn` makes the same pipeline.
+    `partial_fit`, `predict`, `predict_proba`, `score`, `explain` and `retract` take raw tables:
+    data frames of pandas or polars, tables of pyarrow, lists of dictionaries, dictionaries of
+    columns, and arrays of numbers. `seqmed learn` makes the same pipeline.
 
     Parameters
     ----------
