@@ -774,6 +774,20 @@ def mean_influence(state: GraphState, found: Any) -> Single:
         return np.asarray(means.cpu().numpy())
 
 
+def scores_on(state: GraphState, found: Any, factors: Array, otherwise: Array) -> Array:
+    """Return the means over the neighbours times ``factors`` (K,), of sum 1, as an array (m, K).
+
+    Rows whose neighbours no label has reached get ``otherwise`` (K,).
+    """
+    rows = cast(DeviceRows, state.rows)
+    with rows.computing(state.influence.shape[1]):
+        means = mean_of_neighbours(rows, cast("Tensor", state.influence), found)
+        values = means * torch.from_numpy(factors).to(means.device)
+        totals = values.sum(dim=1, keepdim=True)
+        uniform = torch.from_numpy(otherwise).to(means.device)
+        return np.asarray(torch.where(totals > 0, values / totals, uniform).cpu().numpy())
+
+
 def solution_on(
     state: GraphState, known: Indices, factors: Single, entered: Indices, targets: Targets
 ) -> tuple[Any, Any, int, float]:

@@ -217,6 +217,11 @@ class GraphState:
         known = self.class_label_weights > 0
         if not known.any():
             return np.zeros((found.n_lists, known.size))
+        if self.rows.device != "cpu":
+            from seqmed.graph import device
+
+            weights = 1.0 if class_weights is None else class_weights
+            return device.scores_on(self, found, self.class_factors * weights, known / known.sum())
         values = self.class_factors * self.mean_influence(found)
         values *= 1.0 if class_weights is None else class_weights
         totals = values.sum(axis=1)
