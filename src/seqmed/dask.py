@@ -23,7 +23,13 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from seqmed.estimators import row_sample
-from seqmed.estimators.base import StreamClassifier, in_blocks, snapshot, transformed
+from seqmed.estimators.base import (
+    StreamClassifier,
+    generators_restored,
+    in_blocks,
+    snapshot,
+    transformed,
+)
 from seqmed.estimators.graph_propagation import GraphPropagation
 from seqmed.estimators.row_sample import number_of_rows, take
 from seqmed.estimators.validation import read_labels
@@ -128,19 +134,20 @@ def fit(model: Any, data: DaskData, label: Any = None, sample_weight: Any = None
     >>> seqmed.dask.predict(model, table.drop(columns="kind")).compute().tolist()[:2]
     ['a', 'b']
     """
-    plan = model._sample_plan()
     parts = partitions(data, label, sample_weight)
     described = described_rows(data, parts)
-    work = partial(summarised, plan, described.kinds)
-    starts = zip(parts, described.firsts, strict=True)
-    tasks = [delayed(work)(*part, first) for part, first in starts]
-    whole = isinstance(model, GraphPropagation) and described.total <= model._sample_sizes()[0]
-    if whole and hasattr(data, "shape"):
-        check_memory(described.total, data.shape[1])
-    summary = merged_results(tasks, partial(row_sample.merge, plan))
-    if whole and model._keeps_all(summary):
-        return model._fit_whole(plan, summary, neighbours_by_blocks)
-    return model._fit_summary(plan, summary)
+    with generators_restored(model):
+        plan = model._sample_plan()
+        work = partial(summarised, plan, described.kinds)
+        starts = zip(parts, described.firsts, strict=True)
+        tasks = [delayed(work)(*part, first) for part, first in starts]
+        whole = isinstance(model, GraphPropagation) and described.total <= model._sample_sizes()[0]
+        if whole and hasattr(data, "shape"):
+            check_memory(described.total, data.shape[1])
+        summary = merged_results(tasks, partial(row_sample.merge, plan))
+        if whole and model._keeps_all(summary):
+            return model._fit_whole(plan, summary, neighbours_by_blocks)
+        return model._fit_summary(plan, summary)
 
 
 def partial_fit(
@@ -149,6 +156,7 @@ def partial_fit(
     """Learn a stream in order, a partition as one batch, as ``model.partial_fit`` does.
 
     Learning is sequential, in the process of the caller. Workers read the next partitions.
+    Partitions without rows are left out.
 
     Parameters
     ----------
@@ -159,11 +167,13 @@ def partial_fit(
     Returns
     -------
     model : object
-        The same model. After an error in a partition it has learned those before it.
+        The same model. If a partition causes an error, the partitions before it have been learned.
     """
     parts = partitions(data, label, sample_weight)
     tasks = [delayed(separated)(*part) for part in parts]
     for number, (X, y, weight) in enumerate(in_order(tasks, ahead)):
+        if not number_of_rows(X):
+            continue
         with naming_partition(number, tasks[number]):
             model.partial_fit(X, y, **({} if weight is None else {"sample_weight": weight}))
     return model
@@ -595,7 +605,7 @@ def current_client() -> Any:
 
 
 def itself(value: Any) -> Any:
-    """Return the value: a task that puts it on the workers."""
+    """Return the value. As a task, this puts the value on a worker."""
     return value
 
 
@@ -694,7 +704,7 @@ def check(future: Any, numbers: dict[Any, int], tasks: Sequence[Any]) -> None:
 
 @contextmanager
 def naming_partition(number: int | None, task: Any = None) -> Iterator[None]:
-    """Name a partition, and its file if the task tells it, in errors."""
+    """Name the partition in errors, and its file if it is known."""
     try:
         yield
     except PartitionError:

@@ -99,6 +99,23 @@ def test_the_order_of_the_tasks_changes_nothing(client, plain):
         assert state_bits(fitted[-1]) == state_bits(plain[-1])
 
 
+def test_a_stream_has_partitions_without_rows():
+    """As after a filter, also at its beginning."""
+    sizes = [0, 700, 0, 400, 400]
+    found = on_dask.partial_fit(model(), delayed_parts(sizes), label="kind")
+    direct = on_dask.partial_fit(model(), delayed_parts([700, 400, 400]), label="kind")
+    assert state_bits(found[-1]) == state_bits(direct[-1])
+
+
+def test_a_fit_that_fails_draws_no_random_numbers():
+    generator = np.random.RandomState(0)
+    broken = [*delayed_parts()[:2], dask.delayed(ROWS)]  # without labels
+    for parts, label in ((broken, "kind"), (delayed_parts(), 5)):
+        with pytest.raises(ValueError):  # noqa: PT011
+            on_dask.fit(SeqMED(random_state=generator), parts, label=label)
+    assert generator.randint(100) == np.random.RandomState(0).randint(100)
+
+
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_arrays(client, name):
     points = da.from_array(POINTS, chunks=(400, 3))

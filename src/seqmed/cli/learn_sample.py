@@ -109,14 +109,14 @@ class SampleCheck(EncoderCheck):
         return table, {}
 
     def all_columns(self, table: Any) -> Any:
-        """Return a table with the columns that were left out, which are empty, in their places."""
+        """Return the table with an empty column in the place of each column that was left out."""
         columns = dict(zip(table.column_names, table.columns, strict=True))
         absent = pa.nulls(table.num_rows, pa.string())
         return pa.table({name: columns.get(name, absent) for name in self._names})
 
 
 class Places:
-    """The files and the rows, (n,) each, from which the rows of a sample come, by their numbers."""
+    """The file, and the row in this file, of every row of a sample."""
 
     def __init__(self) -> None:
         self._found = np.zeros((3, 0), dtype=np.int64)
@@ -138,7 +138,7 @@ class Places:
         return both
 
     def of_file(self, number: int) -> Places:
-        """Return the rows as those of the file with a number."""
+        """Return the same rows, with ``number`` added to the numbers of their files."""
         moved = Places()
         moved._found = self._found + np.array([[0], [number], [0]])
         return moved

@@ -98,7 +98,7 @@ class Summary:
     rows : n rows in the form in which they came.
     numbers : (n,) their numbers in the whole table, increasing.
     kinds : (n,) `MISSING`, `MARKED` or `LABELED`.
-    labels : (n,) their labels, in the dtype of their type; those of missing ones mean nothing.
+    labels : (n,) their labels; arbitrary for rows without a label.
     weights : (n,) their weights > 0.
     signs : whether -1 is a class if all other parts have no labels but -1 and +1.
     n_seen : (3,) numbers of all rows of positive weight of the part, by kind.

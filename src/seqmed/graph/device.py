@@ -101,6 +101,7 @@ def _found_device(name: str) -> torch.device:
         device = torch.device(name.removeprefix("torch:"))
         torch.zeros(1, dtype=torch.float64, device=device)
     except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
+        # of an unknown name, a missing driver, an unknown backend, and no double precision
         found = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
         raise ValueError(
             f"device={name!r} is not available, expected 'cpu' or a device of torch with double "
@@ -718,7 +719,7 @@ def weights_of(keys: Tensor, n_neighbors: int) -> Tensor:
 
 
 def mean_of_neighbours(rows: DeviceRows, influence: Tensor, found: Any) -> Tensor:
-    """Return the heat-weighted mean of (n, K) values over the neighbours of m rows, (m, K)."""
+    """Return the heat-weighted means (m, K) of values (n, K) over the neighbours of m rows."""
     keys = keys_of(found, rows.points.device) if isinstance(found, Lists) else found.keys
     k, n_classes = min(rows.n_neighbors, keys.shape[1]), influence.shape[1]
     means = torch.empty((keys.shape[0], n_classes), dtype=torch.float32, device=keys.device)

@@ -13,8 +13,8 @@ labeled rows before they were learned. Three steps make the pool from it:
    which are the safest on tables; on sparse rows, such as words, the core has more.
 3. The weighted mean of the probabilities has one more temperature.
 
-Neighbouring rows of a stream are often alike: a classifier that fits the present hour predicts them
-all well. So the rows of the record count as fewer independent ones, see `independent_share`.
+Neighbouring rows of a stream are often alike, and the likelihoods of their labels are correlated.
+The record therefore counts as fewer independent rows; see `independent_share`.
 """
 
 from __future__ import annotations

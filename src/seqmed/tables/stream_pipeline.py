@@ -147,7 +147,7 @@ class StreamPipeline(Pipeline):
         return self
 
     def _fitted(self, X: Any, y: Any, by_step: dict[str, dict[str, Any]]) -> Steps:
-        """Return clones of the steps, fitted to a table, or to its sample if it is large."""
+        """Return clones of the steps, fitted to a table, or to a sample of a large one."""
         name, final = self.steps[-1]
         own = by_step.get(name, {})
         counted = y is not None and (hasattr(X, "__len__") or hasattr(X, "shape"))
